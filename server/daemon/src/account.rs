@@ -1,6 +1,7 @@
-//! Whose rights the daemon has.
-//! In: the user the operator names, and what root alone can prepare. Out: a process of that user, or a warning that it is root's.
-//! A private daemon stays who it is: it serves its own user only.
+//! The user that the daemon runs as.
+//! In: the user that the operator names, and what only root can prepare. Out: a process of that user, or a warning that
+//! it is root's.
+//! A private daemon never changes its user: it serves only that one.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
@@ -13,7 +14,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use crate::error::DaemonError;
 use crate::log;
 
-/// The user a daemon of root becomes where there is one of this name.
+/// The user that a daemon of root becomes by default, if it exists.
 const USUAL: &str = "floe";
 
 /// A user to become.
@@ -25,10 +26,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The user to become: none for a daemon that is not root's, and for one of root's where no user is named or usual.
+    /// The user to become. `None` if the daemon is not root's, or if no user is named and the usual one does not exist.
     ///
     /// # Errors
-    /// When a user is named who is not there, or whom this process may not become.
+    /// When the named user does not exist, or this process may not become it.
     pub(crate) fn find(named: Option<&str>) -> Result<Option<Self>, DaemonError> {
         let wrong = |reason: String| DaemonError::User { name: named.unwrap_or(USUAL).to_owned(), reason };
         let user = User::from_name(named.unwrap_or(USUAL)).map_err(|error| wrong(error.to_string()))?;
@@ -46,7 +47,7 @@ impl Account {
         }
     }
 
-    /// Makes a folder of this user's, or gives the user one of root's.
+    /// Makes a folder for this user. If root owns the folder already, the user gets it.
     ///
     /// # Errors
     /// The system's.
@@ -60,7 +61,7 @@ impl Account {
         if std::fs::symlink_metadata(folder)?.uid() == 0 { self.own(folder) } else { Ok(()) }
     }
 
-    /// Makes a file or folder this user's.
+    /// Makes this user the owner of a file or folder.
     ///
     /// # Errors
     /// The system's.
@@ -68,12 +69,13 @@ impl Account {
         chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
     }
 
-    /// Becomes this user, for good. It keeps what [`Account::shut`] needs, and nothing that it starts has that.
+    /// Becomes this user for good. The process keeps the capability that [`Account::shut`] needs; its children do not
+    /// get it.
     ///
     /// # Errors
-    /// When the system refuses: then this process still is root's, and must not go on.
+    /// When the system refuses. This process then may still be root's and must not continue.
     pub(crate) fn become_it(&self) -> Result<(), DaemonError> {
-        // Where the system refuses it, none are left, and the bounding set stays as it is.
+        // If the system refuses, no capability is left and the bounding set keeps its value.
         let _ = set_keep_capabilities(true);
         initgroups(&self.name, self.gid).map_err(|error| self.refused(error))?;
         setgid(self.gid).map_err(|error| self.refused(error))?;
@@ -83,8 +85,8 @@ impl Account {
         Ok(())
     }
 
-    /// Takes from this thread and those it starts from here on what programs of root's could give them. NVIDIA's driver has
-    /// one make its devices, which the probe has done by then.
+    /// Empties the bounding set of this thread and of those that it starts, so that no setuid program gives them
+    /// capabilities. NVIDIA's driver has such a program make its devices; the probe has done that by then.
     ///
     /// # Errors
     /// When the system refuses.
@@ -94,7 +96,7 @@ impl Account {
         self.keep(CapabilitySet::empty(), CapabilitySet::empty())
     }
 
-    /// Keeps these capabilities at most.
+    /// Drops all other capabilities.
     fn keep(&self, effective: CapabilitySet, permitted: CapabilitySet) -> Result<(), DaemonError> {
         let has = capabilities(None).map_err(|error| self.refused(error))?.permitted;
         let (effective, permitted) = (effective & has, permitted & has);
@@ -107,12 +109,12 @@ impl Account {
     }
 }
 
-/// Says loudly that root serves strangers.
+/// Warns if the daemon serves as root.
 pub(crate) fn warn_of_root() {
     if Uid::effective().is_root() {
         log(format_args!(
-            "WARNING: running as root, so a client that breaks out of its worker is root\n  \
-             make a user (useradd --system {USUAL}); floed becomes it, or the one named with --user"
+            "WARNING: running as root: a client that breaks out of its worker is root\n  \
+             make the user that floed then becomes: useradd --system {USUAL}; or name another with --user"
         ));
     }
 }

@@ -1,5 +1,6 @@
-//! From an accepted connection to a request that may be answered.
-//! In: connections of anybody. Out: what a peer asks for, once it has proved that it may, or the end of its connection.
+//! From an accepted connection to an authenticated request.
+//! In: connections from anybody. Out: the requests of peers that have proved who they are, or the end of their
+//! connections.
 //! Nothing here starts a worker.
 
 mod closing;

@@ -1,5 +1,5 @@
-//! Why the daemon cannot start or go on. Each message names the thing and the cause once, within its sentence (so none has a
-//! source that says it again), and then says what to do.
+//! Why the daemon cannot start or continue. Each message names the thing and the cause once, then says what to do. The
+//! cause is within the sentence, so no error has a source that repeats it.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,57 +7,57 @@ use std::path::PathBuf;
 use floe_settings::SettingsError;
 use floe_transport::{AddressError, LinkError, TlsError, plain};
 
-/// Why the daemon cannot start or go on.
+/// Why the daemon cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// A setting cannot be understood, or their file cannot be read.
+    /// A setting's value or the settings file cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// An address that is none.
+    /// An address that cannot be parsed.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}: {}\n  another server is there, or name another address", source.reason())]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why; a raw name, since the sentence has it already.
+        /// The cause. Its name is raw, so that `thiserror` does not make it a source: the sentence contains it.
         r#source: LinkError,
     },
-    /// A connection's link fails.
+    /// A connection's link failed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// Nobody may use others' GPUs without being asked who they are.
+    /// An address that others can reach needs authentication.
     #[error(
-        "refusing to listen on {0} without authentication\n  leave --no-token away, listen on a loopback address, or say --insecure"
+        "refusing to listen on {0} without authentication\n  omit --no-token, listen on a loopback address, or add --insecure"
     )]
     Insecure(String),
-    /// Certificates or keys are of no use.
+    /// Certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// TLS is demanded and there is nothing to speak it with.
-    #[error(
-        "clients shall speak TLS and this server has no certificate\n  name one with --tls-certificate and --tls-key"
-    )]
+    /// TLS is required, but there is no certificate.
+    #[error("TLS is required, but this server has no certificate\n  name one with --tls-certificate and --tls-key")]
     NoCertificate,
-    /// TLS alone is demanded, and something else too.
-    #[error("--tls-only and {0} are both set\n  leave one of them away, or write {0}=no")]
+    /// TLS is the only protection allowed, and another one is allowed too.
+    #[error("--tls-only and {0} are both set\n  omit one of them, or write {0}=no")]
     TlsOnly(&'static str),
     /// The daemon cannot run as this user.
-    #[error("cannot run as the user {name}: {reason}\n  useradd --system {name} makes one; --user names another")]
+    #[error(
+        "cannot run as the user {name}: {reason}\n  make the user: useradd --system {name}; or name another with --user"
+    )]
     User {
         /// The user.
         name: String,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// The operator demands a sandbox this kernel does not have.
+    /// The operator requires a sandbox that this kernel cannot provide.
     #[error("the sandbox is required and incomplete: {0}\n  a newer kernel has it, or leave --require-sandbox away")]
     Unprotected(String),
-    /// The sandbox is demanded and left away.
-    #[error("the sandbox is both required and switched off\n  leave --no-sandbox or --require-sandbox away")]
+    /// The sandbox is both required and switched off.
+    #[error("the sandbox is both required and switched off\n  omit --no-sandbox or --require-sandbox")]
     Sandbox,
-    /// The token file cannot be made or read.
+    /// The token file can be neither made nor read.
     #[error("the token file cannot be used: {path}: {}\n  name another with --token-file", plain(source))]
     Token {
         /// The file.
@@ -73,7 +73,7 @@ pub enum DaemonError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Somebody else may change the token, or knows it.
+    /// Another user owns the token file, and may change or know the token.
     #[error(
         "the token file belongs to another user (id {owner}): {path}\n  give it to the server's own user with chown, or name another with --token-file"
     )]
@@ -85,16 +85,16 @@ pub enum DaemonError {
     },
     /// The token can be guessed.
     #[error(
-        "the token has fewer than 32 characters ({characters}): {path}\n  remove the file, and a new one is made at the next start; clients need a copy of it"
+        "the token has fewer than 32 characters ({characters}): {path}\n  remove the file: the next start makes a new one, and clients need a copy of it"
     )]
     TokenShort {
         /// The file.
         path: PathBuf,
-        /// How many it has.
+        /// The token's length.
         characters: usize,
     },
     /// The token file is empty.
-    #[error("the token file is empty: {0}\n  remove it and a new one is made at the next start")]
+    #[error("the token file is empty: {0}\n  remove it: the next start makes a new one")]
     TokenEmpty(PathBuf),
     /// The system gives no random bytes.
     #[error("the system gives no random bytes: {0}")]
@@ -110,28 +110,28 @@ pub enum DaemonError {
         /// Why.
         r#source: io::Error,
     },
-    /// The device library could not be asked.
-    #[error("no device library can be used (asked for: {library}): {reason}\n  `floe doctor` says more")]
+    /// The worker could not list the devices of the device library.
+    #[error("no device library can be used (asked for: {library}): {reason}\n  run `floe doctor` for details")]
     Probe {
-        /// What was asked for.
+        /// The library that the operator asked for.
         library: String,
         /// The worker's words.
         reason: String,
     },
-    /// A GPU was named that is not there.
+    /// The operator named a GPU that does not exist.
     #[error("no such GPU: {index}\n  there are {count}, counted from 0")]
     Gpu {
-        /// What was named.
+        /// The index named.
         index: u32,
-        /// How many there are.
+        /// The number of GPUs.
         count: usize,
     },
-    /// The operating system refused something else.
+    /// Another system call failed.
     #[error("{what}: {}", plain(source))]
     System {
-        /// What was being done.
+        /// What the daemon cannot do, as a clause that begins with "cannot".
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         r#source: io::Error,
     },
 }

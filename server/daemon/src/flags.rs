@@ -1,6 +1,6 @@
 //! Flags of a command line, made from a table of settings.
-//! In: a table, what clap has parsed. Out: clap's arguments with their help; the flags that were given, by setting.
-//! It reads no value: the reader of settings does, so that a wrong one is told alike wherever it stands.
+//! In: a table, and clap's matches. Out: clap's arguments with their help; the flags that were given, by setting.
+//! It reads no value. The reader of settings does, so that an error is the same for flags, variables and keys.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use floe_settings::{Setting, Shape, Table};

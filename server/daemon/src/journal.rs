@@ -1,6 +1,6 @@
-//! The daemon's log, as far as peers cause what stands in it.
-//! In: lines about connections, lines of sessions, each with whose they are. Out: those that may stand there, on stderr.
-//! What is left out is counted, and said with the next line.
+//! The part of the daemon's log that peers cause.
+//! In: lines about connections and lines of sessions, each with its peer. Out: the lines within the limits, on stderr.
+//! Omitted lines are counted, and the next line gives their number.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -12,12 +12,12 @@ use floe_transport::Peer;
 use crate::entrance::limits::{Permit, Refusals, Source, Words};
 use crate::{log, log_entry};
 
-/// Bytes a minute that the sessions of one peer may write together.
+/// Bytes per minute that all sessions of one peer may write.
 const BYTES_OF_ONE: u32 = 64 << 10;
-/// Bytes a minute that all sessions may write together: 1.5 GB a day at most.
+/// Bytes per minute that all sessions may write: at most 1.5 GB a day.
 const BYTES_OF_ALL: u32 = 1 << 20;
 
-/// Who may still write how much.
+/// The limits and their state.
 #[derive(Debug)]
 pub(crate) struct Journal {
     refusals: Mutex<Refusals>,
@@ -31,38 +31,38 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Says why a connection came to nothing, where not too many have.
+    /// Logs why a connection was refused, within the limit.
     pub(crate) fn refused(&self, peer: &Peer, why: &dyn Display) {
         match lock(&self.refusals).line(Instant::now()) {
             Permit::Write { left_out: 0 } => log(format_args!("{peer}: {why}")),
-            Permit::Write { left_out } => log(format_args!("{peer}: {why} (refusals left out before it: {left_out})")),
+            Permit::Write { left_out } => log(format_args!("{peer}: {why} (refusals omitted before it: {left_out})")),
             Permit::LeaveOut => {}
         }
     }
 
-    /// Says why a connection could not be accepted, where not too much has been said about connections.
+    /// Logs why a connection could not be accepted, within the limit.
     pub(crate) fn not_accepted(&self, why: &dyn Display) {
         match lock(&self.refusals).line(Instant::now()) {
             Permit::Write { left_out: 0 } => log(format_args!("{why}")),
-            Permit::Write { left_out } => log(format_args!("{why} (refusals left out before it: {left_out})")),
+            Permit::Write { left_out } => log(format_args!("{why} (refusals omitted before it: {left_out})")),
             Permit::LeaveOut => {}
         }
     }
 
-    /// Writes an entry about a session, or of its worker, with its end of line, where its peer has not said too much. False:
-    /// it is left out.
+    /// Writes an entry about a session or from its worker, with its end of line, within its peer's limit. Returns false
+    /// if the entry is omitted.
     pub(crate) fn of_session(&self, source: Source, entry: &str) -> bool {
         let mut words = lock(&self.words);
         let permit = words.line(source, entry.len(), Instant::now());
         let unsaid = if permit == Permit::LeaveOut { 0 } else { words.take_unsaid() };
         drop(words);
         if unsaid > 0 {
-            log(format_args!("lines left out of peers that have been quiet since: {unsaid}"));
+            log(format_args!("omitted lines of peers that have been quiet since: {unsaid}"));
         }
         match permit {
             Permit::Write { left_out: 0 } => log_entry(entry),
             Permit::Write { left_out } => {
-                log(format_args!("{source}: too many words of its sessions; lines left out: {left_out}"));
+                log(format_args!("{source}: its sessions log too much; lines omitted: {left_out}"));
                 log_entry(entry);
             }
             Permit::LeaveOut => {}

@@ -1,6 +1,6 @@
 //! floed: listens, authenticates, admits, starts one worker process per session.
-//! In: options, connections. Out: sessions, each a process of its own that has the connection from then on.
-//! It never loads CUDA, never touches a session's data, and no peer can make it do more than refuse.
+//! In: options, connections. Out: sessions. Each is a process of its own, which gets the connection.
+//! It never loads CUDA and never touches a session's data. A peer's mistake only makes it refuse.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
@@ -23,13 +23,13 @@ pub use error::DaemonError;
 pub use life::run;
 pub use options::{CachePlace, Options, ServerFlags, Settings};
 
-/// A line for the operator, on stderr.
+/// Writes a line for the operator to stderr.
 fn log(words: std::fmt::Arguments<'_>) {
     log_entry(&format!("floed: {words}\n"));
 }
 
-/// Whole lines for the operator, each with who says it.
+/// Writes whole lines for the operator, each with its source.
 fn log_entry(entry: &str) {
-    // Not `eprintln`, which panics when nobody reads stderr any more: the daemon serves on without a log.
+    // Not `eprintln`, which panics when stderr is closed: the daemon continues without a log.
     let _ = std::io::stderr().write_all(entry.as_bytes());
 }

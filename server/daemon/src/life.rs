@@ -32,9 +32,9 @@ use crate::usage::telemetry::Telemetry;
 use crate::workers::probe;
 use crate::{log, protection};
 
-/// Where root's daemon has its socket.
+/// The folder of the socket of root's daemon.
 const SOCKET_FOLDER: &str = "/run/floe";
-/// How long workers may take to end when they are told to, before they are killed.
+/// The time between SIGTERM and SIGKILL for workers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM or SIGINT, or until a private daemon's process has ended.
@@ -51,7 +51,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         say_unknown_variables();
     }
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
-    // A private daemon serves its own user, and what it says stands among a program's own words.
+    // A private daemon serves its own user only, and logs to the program's stderr.
     let private = served.is_some();
     let account = if private { None } else { leave_root(settings)? };
     let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
@@ -63,7 +63,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let sessions = sessions(&probe, &offered);
     let server = Arc::new(Server {
         telemetry,
-        // Workers open what the probe found, so that a session never gets another device than was offered.
+        // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
         probe,
         offered,
@@ -95,16 +95,16 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let outcome = accept_all(&doors, &server, || announce(&doors.listeners, doors.served.is_some()));
     close(doors);
     end_workers(&server);
-    // Sockets of peers are closed by the process's end, which waits for nothing that has come there.
+    // The process's end closes the peers' sockets, and does not wait for descriptors in them.
     std::mem::forget(server);
     outcome
 }
 
-/// Nobody comes in any more, and the socket's file is gone. Connections that nobody has accepted are closed by the process's
-/// end: what has come there may take as long to close as its sender likes.
+/// Stops listening and removes the socket's file. The process's end closes connections that were not accepted:
+/// descriptors in them may delay a close for as long as their sender likes.
 fn close(doors: Doors) {
     for listener in &doors.listeners {
-        // Without a descriptor for it the listener is closed here.
+        // Without another descriptor the listener closes here.
         if let Ok(listener) = listener.as_fd().try_clone_to_owned() {
             let _ = rustix::net::shutdown(&listener, Shutdown::Both);
             std::mem::forget(listener);
@@ -117,16 +117,16 @@ fn session_limits(settings: &Settings) -> SessionLimits {
     SessionLimits { sessions: settings.sessions, waiting: settings.max_waiting_per_peer }
 }
 
-/// As many descriptors as this process may have: each connection and each session takes some. Returns their number.
+/// Raises the limit of descriptors to its maximum, since each connection and session takes some. Returns the limit.
 fn raise_descriptors() -> u64 {
     let limits = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limits.maximum, maximum: limits.maximum };
-    // Where the system refuses, there are as many as before.
+    // If the system refuses, the limit stays as it was.
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Without the cache every module is sent each time, which is slow and no failure.
+/// Opens the cache of modules. Without it every module is sent each time, which is slow but no failure.
 fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
     let failed = |error: &std::io::Error| {
         log(format_args!("modules are not cached in {}: {error}", place.folder.display()));
@@ -136,7 +136,7 @@ fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
 
 /// A socket that becomes readable on SIGTERM and SIGINT.
 fn end_signals() -> Result<UnixStream, DaemonError> {
-    let failed = DaemonError::system("waiting for signals");
+    let failed = DaemonError::system("cannot wait for signals");
     let prepare = || {
         let (read, write) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(SIGTERM, write.try_clone()?)?;
@@ -148,20 +148,20 @@ fn end_signals() -> Result<UnixStream, DaemonError> {
 
 /// A descriptor that becomes readable when a process ends.
 fn watch(process: i32) -> Result<std::os::fd::OwnedFd, DaemonError> {
-    let none = || DaemonError::system("watching the served process")(std::io::ErrorKind::InvalidInput.into());
+    let none = || DaemonError::system("cannot watch the served process")(std::io::ErrorKind::InvalidInput.into());
     let process = Pid::from_raw(process).ok_or_else(none)?;
     pidfd_open(process, PidfdFlags::empty())
-        .map_err(|error| DaemonError::system("watching the served process")(error.into()))
+        .map_err(|error| DaemonError::system("cannot watch the served process")(error.into()))
 }
 
 fn private_folder() -> Result<TempDir, DaemonError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir());
     let parent = runtime.map_or_else(std::env::temp_dir, Into::into);
-    // Mode 0700: tempfile's own promise.
+    // tempfile promises mode 0700.
     tempfile::Builder::new()
         .prefix("floe-")
         .tempdir_in(parent)
-        .map_err(DaemonError::system("making a folder for the private daemon's socket"))
+        .map_err(DaemonError::system("cannot make a folder for the private daemon's socket"))
 }
 
 fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
@@ -172,7 +172,7 @@ fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
     Ok(Some(token))
 }
 
-/// Becomes the user the operator names, with what only root can prepare; warns where it stays root.
+/// Prepares what only root can, and becomes the user that the operator names. Warns if the daemon stays root.
 fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
     let account = Account::find(settings.values.user.as_deref())?;
     if let Some(account) = &account {
@@ -180,32 +180,35 @@ fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
             settings.module_cache.as_ref().map_or(Ok(()), |place| account.give(&place.folder))?;
             let Some(socket) = &settings.socket else { return Ok(()) };
             account.own(socket)?;
-            // A folder that is for sockets alone, as the one made here is; else the socket file stays at the end.
+            // The folder is for sockets only if the daemon made it. In another folder the socket's file remains at the
+            // end.
             match socket.parent() {
                 Some(folder) if folder == Path::new(SOCKET_FOLDER) => account.own(folder),
                 _ => Ok(()),
             }
         };
-        prepare().map_err(DaemonError::system("preparing folders for the user to run as"))?;
+        prepare().map_err(DaemonError::system("cannot prepare folders for the user to run as"))?;
         account.become_it()?;
     }
     account::warn_of_root();
     Ok(account)
 }
 
-/// What of the workers' sandbox is not there, said now and kept for what is said with each session.
+/// Logs the missing parts of the workers' sandbox. Returns the text, which is logged with each session too.
 fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String>, DaemonError> {
     let words = protection::words(&settings.worker, library, settings.sandbox)?;
     if let Some(words) = &words {
-        log(format_args!("WARNING: {words}: a client that takes over its worker has what that lacks"));
+        log(format_args!("WARNING: {words}: a client that takes over its worker is less confined"));
     }
     if settings.values.fixed_addresses {
-        log(format_args!("WARNING: addresses are the same in every worker (--fixed-addresses): one attack fits all"));
+        log(format_args!(
+            "WARNING: addresses are the same in every worker (--fixed-addresses): one attack works on all"
+        ));
     }
     Ok(words)
 }
 
-/// Variables of floe's that nobody reads, so that a misspelt one is not taken for set.
+/// Logs the `FLOE_` variables that no program reads, so that the operator notices a misspelt one.
 fn say_unknown_variables() {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for unknown in floe_settings::unknown_variables(names) {
@@ -213,16 +216,17 @@ fn say_unknown_variables() {
     }
 }
 
-/// What is not sealed the operator is told.
+/// Warns the operator about clear text.
 fn say_what_is_not_sealed(settings: &Settings) {
     if let Some(address) = settings.tcp.as_ref().filter(|address| settings.clear_text && !is_loopback(address)) {
         log(format_args!(
-            "clear text is allowed: whoever is on the way reads and changes what clients send to {address}"
+            "clear text is allowed: anyone on the network path can read and change what clients send to {address}"
         ));
     }
 }
 
-/// No session, and the GPUs they may have memory of. NVIDIA's driver shares out its own; the CPU device is one in each process.
+/// An empty table, with the GPUs that sessions may use. NVIDIA's driver divides its memory itself. The CPU device is a
+/// separate one in each process, so the daemon divides its memory.
 fn sessions(probe: &Probe, offered: &[u32]) -> Sessions {
     let mut sessions = Sessions::default();
     for &index in offered {
@@ -255,19 +259,19 @@ fn listeners(settings: &Settings, private: Option<&Path>) -> Result<Vec<Listener
     addresses.iter().map(bind).collect()
 }
 
-/// The folder of a socket, for its owner only, unless it is there already.
+/// Makes the folder of a socket, for its owner only, unless it exists.
 fn make_folder_of(socket: &Path) -> Result<(), DaemonError> {
     match socket.parent() {
         Some(folder) if !folder.exists() => std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(DaemonError::system("making the folder of the Unix socket")),
+            .map_err(DaemonError::system("cannot make the folder of the Unix socket")),
         _ => Ok(()),
     }
 }
 
-/// Says on stdout where it listens; whoever started it waits for these lines.
+/// Writes the addresses to stdout. The process that started the daemon waits for these lines.
 fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
     let word = if private { "ready" } else { "listening" };
     let mut stdout = std::io::stdout().lock();
@@ -275,10 +279,10 @@ fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
         .iter()
         .try_for_each(|listener| writeln!(stdout, "{word} {}", listener.address()))
         .and_then(|()| stdout.flush())
-        .map_err(DaemonError::system("saying where it listens"))
+        .map_err(DaemonError::system("cannot write the addresses to stdout"))
 }
 
-/// Ends every worker: first politely, then not.
+/// Ends every worker: by SIGTERM, later by SIGKILL.
 fn end_workers(server: &Server) {
     let tell = |signal| {
         let enders = server.sessions().enders();

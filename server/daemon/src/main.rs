@@ -26,15 +26,15 @@ fn main() -> ExitCode {
 fn serve(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let settings = Settings::new(options)?;
     if settings.until_exit_of.is_some() {
-        // Ctrl-C is for the program; the daemon outlives it by a moment.
+        // Ctrl-C is meant for the program. The daemon ends a moment after it.
         rustix::process::setsid()?;
     }
     floe_daemon::run(&settings)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the private daemon as nobody's child: the process it serves is about to become a program that may wait for
-/// all of its children, and must not wait for this one.
+/// Starts the private daemon as no child of the process it serves. That process becomes a program, which may wait for
+/// all its children and must not wait for the daemon.
 fn detach() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))

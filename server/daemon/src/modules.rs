@@ -1,6 +1,6 @@
-//! Contents of modules that outlive sessions: on disk, and each session's way to them.
-//! In: hashes and contents. Out: files for reading that were hashed here.
-//! No content is taken on anybody's word.
+//! Contents of modules that outlive sessions: the cache on disk, and each session's access to it.
+//! In: hashes and contents. Out: read-only files that the daemon has hashed.
+//! It believes no worker about a content's hash.
 
 pub(crate) mod module_cache;
 pub(crate) mod module_keeper;

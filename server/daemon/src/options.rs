@@ -1,5 +1,5 @@
-//! What the operator asked for: flags, then environment, then a TOML file.
-//! In: parsed flags. Out: [`Settings`] with every default filled in, or why the whole will not do.
+//! The operator's settings: flags, then environment, then a TOML file.
+//! In: parsed flags. Out: [`Settings`] with all defaults, or why they cannot hold together.
 //! It opens no socket and makes no file.
 
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::entrance::limits::Share;
 use crate::error::DaemonError;
 use crate::flags;
 
-/// What a worker needs before it has done anything, and as much again.
+/// Twice the memory that a worker needs before its first command.
 const LEAST_HOST_MEMORY: u64 = 128 << 20;
 
-/// Flags of `floed` and `floe serve`; all that are no secret between them can also be set in the environment and in
-/// `[server]` of the TOML file.
+/// Flags of `floed` and `floe serve`. All but the hidden ones can also be set in the environment and in `[server]` of
+/// the TOML file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// Those of the table of settings.
+    /// The flags of the table of settings.
     #[command(flatten)]
     pub flags: ServerFlags,
     /// Serve one program: a Unix socket in a folder of its own, no TCP; prints `ready ADDRESS`
@@ -29,7 +29,7 @@ pub struct Options {
     /// With --private: end when this process has ended and no session is left
     #[arg(long, hide = true, value_name = "PID")]
     pub until_exit_of: Option<i32>,
-    /// With --private: this is the process that serves, not the one that was started
+    /// With --private: this process serves, and is not the one that was started
     #[arg(long, hide = true)]
     pub detached: bool,
 }
@@ -42,24 +42,24 @@ flags::of_table! {
 /// A folder for contents of modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachePlace {
-    /// The folder; made where it is not there.
+    /// The folder. The daemon makes it if it does not exist.
     pub folder: PathBuf,
     /// The most bytes in it.
     pub limit: u64,
 }
 
-/// What holds: the values of the table, and what follows from several of them or from the machine.
+/// The effective settings: the table's values, and those that follow from several values or from the machine.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The values of the table.
     pub values: ServerSettings,
-    /// Where to listen by TCP; `None` in a private daemon.
+    /// The TCP address to listen on; `None` in a private daemon.
     pub tcp: Option<Address>,
     /// The Unix socket; `None` in a private daemon, which makes its own.
     pub socket: Option<PathBuf>,
-    /// What TLS needs, where it is spoken.
+    /// The certificates of TLS; `None` without TLS.
     pub tls: Option<ServerTls>,
-    /// Whether nothing else is spoken over TCP.
+    /// Whether TCP clients must speak TLS.
     pub tls_only: bool,
     /// Whether TCP clients may speak in the clear.
     pub clear_text: bool,
@@ -71,15 +71,15 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Bytes of host memory of a worker; 0: all there is.
     pub host_memory: u64,
-    /// What a session may go over to.
+    /// The transports that a session may use.
     pub transports: Vec<Transport>,
     /// The most sessions at once, and the most of one peer.
     pub(crate) sessions: Share,
     /// The most sessions of one peer that wait for their client.
     pub max_waiting_per_peer: usize,
-    /// Where contents of modules are kept; `None`: nowhere.
+    /// The folder for contents of modules; `None`: they are not kept.
     pub module_cache: Option<CachePlace>,
-    /// How much of the sandbox workers must have.
+    /// How much of the sandbox the operator requires.
     pub sandbox: Demand,
     /// The worker's executable.
     pub worker: PathBuf,
@@ -88,10 +88,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What flags, this process's environment and the TOML file say.
+    /// Reads flags, this process's environment and the TOML file.
     ///
     /// # Errors
-    /// [`DaemonError`] when the file or a value cannot be understood, or the whole would be insecure.
+    /// [`DaemonError`] when the file or a value cannot be read, or all together would be insecure.
     pub fn new(options: &Options) -> Result<Self, DaemonError> {
         Self::of(options, &ProcessSource)
     }
@@ -121,7 +121,7 @@ impl Settings {
         if options.private { Ok(settings) } else { settings.listening(source) }
     }
 
-    /// With what a daemon needs that others than one program reach.
+    /// Adds the settings of a daemon that is not private.
     fn listening(mut self, source: &dyn Source) -> Result<Self, DaemonError> {
         let values = &self.values;
         let tcp: Address = values.listen.parse()?;
@@ -154,18 +154,18 @@ fn sessions(values: &ServerSettings) -> Share {
     Share { all, each: values.max_sessions_per_peer.map_or_else(|| Share::quarters(all).each, |most| most as usize) }
 }
 
-/// Pinned memory is the client's, and its own limits count it; the other half is for everybody else when they do not.
+/// Pinned memory belongs to the client, whose own limits count it. Without such limits, half is left for all others.
 fn half_of_memory() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
 }
 
-/// What a session may go over to.
+/// The transports that a session may use.
 fn transports(with_rings: bool) -> Vec<Transport> {
     Transport::ALL.into_iter().filter(|transport| with_rings || *transport != Transport::Rings).collect()
 }
 
-/// What is less than a worker needs is as much as it needs.
+/// The limit of host memory: at least as much as a worker needs.
 fn host_memory(wanted: u64) -> u64 {
     if wanted == 0 { 0 } else { wanted.max(LEAST_HOST_MEMORY) }
 }
@@ -179,7 +179,7 @@ fn demand(off: bool, required: bool) -> Result<Demand, DaemonError> {
     }
 }
 
-/// The folder and its limit; none where the limit is 0, or where there is no folder to take.
+/// The folder and its limit. `None` if the limit is 0 or no folder is known.
 fn module_cache(values: &ServerSettings, source: &dyn Source) -> Option<CachePlace> {
     let limit = values.module_cache_limit;
     let folder = values.module_cache.clone().or_else(|| default_module_cache(source)).filter(|_| limit > 0);
@@ -201,7 +201,7 @@ fn default_socket(source: &dyn Source) -> PathBuf {
 }
 
 fn worker_beside_this_executable() -> Result<PathBuf, DaemonError> {
-    let this = std::env::current_exe().map_err(DaemonError::system("finding this executable"))?;
+    let this = std::env::current_exe().map_err(DaemonError::system("cannot find this executable"))?;
     Ok(this.with_file_name("floe-worker"))
 }
 

@@ -1,6 +1,6 @@
-//! What protects others from a worker on this machine.
-//! In: what a worker says of itself when it has entered its sandbox. Out: words for the log, at the start and with each session.
-//! It decides nothing: whether a session may do without is the worker's to refuse.
+//! The sandbox of workers on this machine, as the operator sees it.
+//! In: a worker's report from inside its sandbox. Out: text for the log, at the start and with each session.
+//! It refuses no session: the worker does, if its sandbox is incomplete and required.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ pub use floe_worker::contract::{Protection, Standing};
 
 use crate::error::DaemonError;
 
-/// Has a worker enter its sandbox and say what of it holds.
+/// Starts a worker that enters its sandbox and reports which parts hold.
 ///
 /// # Errors
-/// When it does not start, or its answer is none.
+/// When the worker does not start, or its answer cannot be read.
 pub fn of_workers(worker: &Path, library: &str) -> Result<Protection, DaemonError> {
     let failed = |source| DaemonError::Worker { path: worker.to_path_buf(), source };
     let mut command = Command::new(worker);
@@ -22,7 +22,7 @@ pub fn of_workers(worker: &Path, library: &str) -> Result<Protection, DaemonErro
     serde_json::from_slice(&output.stdout).map_err(|_| failed(std::io::Error::other(words)))
 }
 
-/// What the operator should know of workers' sandboxes; `None`: they are whole.
+/// The operator's warning about the workers' sandbox; `None`: it is complete.
 pub(crate) fn words(worker: &Path, library: &str, demand: Demand) -> Result<Option<String>, DaemonError> {
     if demand == Demand::Off {
         return Ok(Some("workers run without a sandbox (--no-sandbox)".to_owned()));
@@ -30,7 +30,7 @@ pub(crate) fn words(worker: &Path, library: &str, demand: Demand) -> Result<Opti
     judge(&of_workers(worker, library)?.missing, demand)
 }
 
-/// What of the sandbox is missing, in words, or no server where all of it is required.
+/// A text that names the missing parts, or an error if all are required.
 fn judge(missing: &[String], demand: Demand) -> Result<Option<String>, DaemonError> {
     match demand {
         _ if missing.is_empty() => Ok(None),

@@ -1,4 +1,5 @@
-//! What every connection's thread shares: devices, token, sessions; and a connection's life from accept to worker.
+//! The state that all connections' threads share (devices, token, sessions), and a connection's life from accept to
+//! worker.
 //! In: accepted links. Out: worker processes. A peer's mistake ends its own connection only.
 
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ use crate::workers::worker_process::Place;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) probe: Probe,
@@ -53,7 +54,7 @@ pub(crate) struct Server {
     pub(crate) tls_only: bool,
     /// Whether TCP clients may speak in the clear.
     pub(crate) clear_text: bool,
-    /// Whether who only passes bytes on to the Unix socket counts as its user.
+    /// Whether a process that only forwards bytes to the Unix socket counts as its user.
     pub(crate) trust_forwarded: bool,
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
@@ -62,21 +63,21 @@ pub(crate) struct Server {
     pub(crate) shared_memory: u64,
     /// The most connections that carry bulk data of one session.
     pub(crate) bulk_connections: u32,
-    /// Bytes of pinned memory for a session's data on their way.
+    /// Bytes of pinned memory for a session's data in flight.
     pub(crate) transport_memory: u64,
     /// Bytes of host memory a worker may have; 0: all there is.
     pub(crate) host_memory: u64,
-    /// What a session may go over to.
+    /// The transports that a session may use.
     pub(crate) transports: Vec<Transport>,
-    /// For how long a session outlives its connections.
+    /// The grace period of a session without connections.
     pub(crate) grace: Duration,
-    /// For how long a client may send nothing; zero: for ever.
+    /// The longest silence of a client; zero: no limit.
     pub(crate) idle_limit: Duration,
-    /// Contents of modules that are kept, where they are.
+    /// The cache of modules, if there is one.
     pub(crate) module_cache: Option<Arc<ModuleCache>>,
-    /// How much of the sandbox workers must have.
+    /// How much of the sandbox the operator requires.
     pub(crate) sandbox: Demand,
-    /// What of it they lack, for the log.
+    /// The missing parts of the sandbox, for the log.
     pub(crate) unprotected: Option<String>,
     /// Whether addresses are the same in every worker.
     pub(crate) fixed_addresses: bool,
@@ -93,13 +94,13 @@ impl Server {
         self.sessions.lock()
     }
 
-    /// Does nobody have a session, or ask for one?
+    /// Whether no peer has a session or asks for one.
     pub(crate) fn is_idle(&self) -> bool {
-        // In this order: who asks gets a row in the table before its conversation ends.
+        // The order matters: a peer gets its row in the table before its conversation ends.
         self.gate.count() == 0 && self.sessions().count() == 0
     }
 
-    /// Turns a connection away whose first message proves another token, and tells it so.
+    /// Refuses a connection whose first message proves another token, and tells the peer so.
     pub(crate) fn turns_away(&self, socket: &Arc<OwnedFd>, peer: &Peer) -> bool {
         let seals = matches!(peer, Peer::Tcp(_)) && !self.tls_only;
         let Some(secret) = self.token.as_ref().filter(|_| seals).map(Token::secret) else { return false };
@@ -113,28 +114,29 @@ impl Server {
         true
     }
 
-    /// Takes a connection over whose first message is there, on a thread of its own.
+    /// Serves a connection with a complete first message, on a thread of its own.
     pub(crate) fn welcome(self: &Arc<Self>, pass: Pass, connection: Connection) {
         let server = Arc::clone(self);
         let serve = move || server.serve(pass, connection);
         if let Err(error) = std::thread::Builder::new().name("connection".into()).spawn(serve) {
-            log(format_args!("no thread for a connection: {error}"));
+            log(format_args!("cannot start a thread for a connection: {error}"));
         }
     }
 
     fn serve(&self, mut pass: Pass, connection: Connection) {
-        // It outlives every link on its socket: what a peer has sent there is not closed with a link.
+        // `connection` outlives every link on its socket, so that no link's end closes descriptors that a peer has
+        // sent.
         let peer = connection.peer.clone();
         match self.converse(Arc::clone(&connection.socket), &peer, &mut pass) {
             Ok((link, Outcome::Attached(admission))) => {
-                // From here on its session is counted, and nobody closes it for newer ones.
+                // From here on its session counts, and the connection is not closed for newer ones.
                 let source = pass.source();
                 drop(pass);
                 self.work(connection, link, &admission, source);
             }
             Ok((link, Outcome::Joined(channel))) => {
-                // A worker that is gone has taken its session along, and one that takes nothing is given no more: the
-                // client hears the end of its connection.
+                // This fails if the worker has ended, and its session with it, or takes no more connections. Either way
+                // the client's connection ends.
                 let _ = give(&channel, Role::Joined, link);
             }
             Ok((link, Outcome::Left)) => close(link),
@@ -142,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Leads the conversation, sealed where the client begins it so.
+    /// Runs the conversation, sealed if the client begins it so.
     fn converse(
         &self,
         socket: Arc<OwnedFd>,
@@ -164,7 +166,7 @@ impl Server {
         }
     }
 
-    /// Gives the connection to a worker and follows it to its end.
+    /// Gives the connection to a worker and follows the worker to its end.
     fn work(&self, connection: Connection, mut link: Link, admission: &Admission, source: Source) {
         let session = admission.session;
         let say = |words: std::fmt::Arguments<'_>| {
@@ -190,7 +192,7 @@ impl Server {
             Ok(worker) => worker,
             Err(error) => {
                 say(format_args!(": {error}"));
-                // The client may be gone; then nobody needs to know. Where the worker lies is not its business.
+                // A client that has left does not need it. The worker's path is not for clients.
                 let detail = "the server could not start a worker; its log says why";
                 let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail });
                 return close(link);
@@ -201,11 +203,11 @@ impl Server {
             say(format_args!(": {words}"));
         }
         if let Err(error) = self.give_modules(session, &channel) {
-            say(format_args!(": its modules are sent each time: {error}"));
+            say(format_args!(": its modules are not cached: {error}"));
         }
         if let Err(error) = give(&channel, Role::Session, link) {
-            // The worker goes with the handle.
-            return say(format_args!(": its connection does not reach the worker: {error}"));
+            // Dropping the handle ends the worker.
+            return say(format_args!(": cannot hand its connection to the worker: {error}"));
         }
         drop((channel, connection));
         let target = (u32::try_from(admission.gpu).unwrap_or(u32::MAX), worker.id());
@@ -224,42 +226,44 @@ impl Server {
         }
     }
 
-    /// A session waits for its client, or does no more. Of one peer's that wait, those that are too many end.
+    /// A session begins or stops waiting for its client. Of one peer's waiting sessions, those above the limit end.
     fn breaks(&self, session: u64, source: Source, broken: bool) {
         let mut sessions = self.sessions();
         sessions.breaks(session, broken.then(Instant::now));
         for (late, _) in sessions.too_many_waiting(session, &self.session_limits) {
-            self.journal
-                .of_session(source, &format!("floed: session {late} ends: its peer has more that wait than it may\n"));
+            self.journal.of_session(
+                source,
+                &format!("floed: session {late} ends: too many of its peer's sessions wait for their client\n"),
+            );
             if let Some(worker) = sessions.ender(late) {
                 worker.signal(Signal::KILL);
             }
         }
     }
 
-    /// Answers a worker that wants memory of the device.
+    /// Answers a worker that asks for device memory.
     fn share(&self, session: u64, bytes: u64) {
         let mut sessions = self.sessions();
         let Share { total, left } = sessions.accounting().want(session, bytes);
         let channel = sessions.entrance(session).map(|entrance| entrance.channel());
         drop(sessions);
-        // A worker that is gone, or does not listen, has no need of it.
+        // A worker that has ended, or does not read, needs no answer.
         let _ = channel.map(|channel| channel.grant(Granted { total, left }));
     }
 
-    /// Bytes that each process has on a GPU, where somebody can say.
+    /// Bytes of each process on a GPU, if telemetry knows them.
     pub(crate) fn processes(&self, index: u32) -> Option<BTreeMap<u32, u64>> {
         self.telemetry.processes(&self.gpu(index)?.uuid)
     }
 
-    /// A worker says that its context is made and nothing else: what it has on the GPU is what a context takes.
+    /// A worker has made its context and nothing else, so its bytes on the GPU are those of a context.
     fn measure(&self, session: u64, &(index, worker): &(u32, u32)) {
         if let Some(bytes) = self.processes(index).and_then(|mut all| all.remove(&worker)) {
             self.sessions().accounting().measured(session, bytes);
         }
     }
 
-    /// Gives the worker its way to the cache of modules, where there is one.
+    /// Gives the worker access to the cache of modules, if there is one.
     fn give_modules(&self, session: u64, channel: &WorkerChannel) -> std::io::Result<()> {
         let Some(cache) = &self.module_cache else { return Ok(()) };
         let (ours, theirs) = cache_ends()?;
@@ -271,13 +275,13 @@ impl Server {
         self.offered.contains(&index).then(|| self.probe.gpus.get(usize::try_from(index).ok()?)).flatten()
     }
 
-    /// What a session goes over to: what its client offers, where the operator allows it and it reaches the client.
+    /// The transport of a session: the client's offer, if the operator allows it and it reaches the client.
     fn transport(&self, offered: Transport, peer: &Peer) -> Transport {
         let is_had = self.transports.contains(&offered) && offered.reaches(peer);
         if is_had { offered } else { Transport::Socket }
     }
 
-    /// The quota of a session: what it asked for, within what the operator allows and the GPU has.
+    /// The quota of a session: the one asked for, within the operator's limit and the GPU's memory.
     fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
         [asked, self.memory_per_session]
             .into_iter()
@@ -287,13 +291,13 @@ impl Server {
     }
 }
 
-/// Gives a connection to a worker, which waits for its client to read as long as that lasts. This process does not.
+/// Gives a connection to a worker. From then on the worker waits for the client to read, not this process.
 fn give(channel: &WorkerChannel, role: Role, link: Link) -> std::io::Result<()> {
     link.limit_writes(None).map_err(std::io::Error::other)?;
     channel.give(role, link)
 }
 
-/// Closes a connection that no worker has. What this process does to seal it is over then.
+/// Closes a connection that no worker has, and ends its tunnel in this process.
 fn close(link: Link) {
     let tunnel = link.tunnel();
     drop(link);
@@ -302,8 +306,8 @@ fn close(link: Link) {
     }
 }
 
-/// The process of a client of this machine. A socket that something else holds for it, or a client that sees itself by another
-/// id (in a container), tells nothing.
+/// The process of a client of this machine. `None` if another process holds its socket, or if the client has another id
+/// of its own (in a container).
 fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
     match peer {
         Peer::Unix { pid, .. } if *pid > 0 && u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
@@ -428,7 +432,7 @@ impl Host for Server {
             Err(error) => return no(status::INVALID_VALUE, error.to_string()),
         };
         let quota = self.quota(request.memory, gpu);
-        // A Unix socket has no more to give to several than to one.
+        // Several Unix sockets are no faster than one.
         let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
         let transport = self.transport(Transport::offered(request), peer);
         let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
@@ -489,7 +493,7 @@ impl Host for Server {
         let channel = sessions.entrance(request.session).and_then(|entrance| entrance.join(request.key));
         channel.ok_or_else(|| Refusal {
             status: status::NOT_PERMITTED,
-            detail: format!("no connection may join by this key (any more): session {}", request.session),
+            detail: format!("this key admits no (further) connection to the session: {}", request.session),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! The CUDA result numbers the daemon answers with: what a program gets when it is refused before it has a worker.
-//! Plain numbers, as they go over the wire; the daemon knows nothing else of CUDA.
+//! The daemon's CUDA result numbers, for programs that are refused before they have a worker.
+//! They are plain numbers, as on the wire. The daemon knows nothing else of CUDA.
 
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const INVALID_VALUE: u32 = 1;

@@ -1,6 +1,6 @@
-//! Who uses what: sessions, the account of device memory, what GPUs and processes were seen to do.
+//! The use of GPUs: sessions, the account of device memory, telemetry of GPUs and processes.
 //! In: admissions, reports, readings. Out: rows and decisions.
-//! Nothing here starts or asks a worker.
+//! It never starts or asks a worker.
 
 pub(crate) mod accounting;
 pub(crate) mod second_look;

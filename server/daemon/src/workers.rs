@@ -1,5 +1,5 @@
-//! Worker processes: how each starts, gets its connections, is watched and ends; and what devices they offer.
-//! In: admissions. Out: processes, and what they report.
+//! Worker processes: their start, connections, supervision and end; and the devices that they report.
+//! In: admissions. Out: processes, and their reports.
 //! Nothing here speaks to a client.
 
 pub(crate) mod driver_settings;

@@ -22,7 +22,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What systemd says of the unit; `None` where it is not installed.
+/// Systemd's verdict on the unit; `None` if systemd is not installed.
 fn systemd(arguments: &[&str]) -> Option<(bool, String)> {
     let output = Command::new("systemd-analyze").args(arguments).env("LC_ALL", "C.UTF-8").output();
     let output = output.inspect_err(|error| println!("systemd is not asked: {error}")).ok()?;

@@ -1,7 +1,8 @@
-//! Closes the Unix sockets of peers on threads of their own. A peer sends descriptors that nobody takes, and the system closes
-//! these in the thread that closes the socket, for as long as the peer likes: a lingering TCP connection is enough.
-//! In: sockets that nobody holds any more. Out: their ends, and how many are still to come.
-//! Whoever gives a socket here never waits for it.
+//! Closes the Unix sockets of peers on threads of their own. A peer may send descriptors that nobody takes. The system
+//! closes them in the thread that closes the socket, and a peer can make that last: a lingering TCP connection is
+//! enough.
+//! In: sockets without an owner. Out: their ends, and the number that are not closed yet.
+//! A caller never waits for a socket to close.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -10,13 +11,13 @@ use std::time::Duration;
 
 use floe_transport::Peer;
 
-/// Sockets that are being closed, at most, while more connections are accepted from Unix sockets; and threads that do it. One
-/// that holds up nobody is closed within some microseconds.
+/// With so many sockets still closing, no Unix connection is accepted. It is also the most threads that close them. An
+/// honest peer's socket closes within some microseconds.
 pub(crate) const MOST: usize = 64;
-/// After how long it is looked again whether fewer are being closed, or whether there is a thread for one.
+/// The time until the next check whether fewer are closing, or whether a thread can start.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
-/// What closes sockets.
+/// Closes sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Closer {
     state: Mutex<State>,
@@ -33,28 +34,29 @@ struct State {
 }
 
 impl Closer {
-    /// Closes a socket, and does not wait for that.
+    /// Closes a socket without waiting.
     fn close(self: &Arc<Self>, socket: OwnedFd) {
         self.state().waiting.push(socket);
         self.go_on();
     }
 
-    /// Whether as many are being closed as may be, so that no more may come.
+    /// Whether so many are closing that no connection is accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.state().count() >= MOST
     }
 
-    /// When to look again, if nothing comes before.
+    /// The time until the next check, unless an event comes first.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let state = self.state();
         (state.count() >= MOST || state.lacks_threads()).then_some(AGAIN)
     }
 
-    /// Starts threads for sockets that wait for one. Where the system gives none, they wait on.
+    /// Starts threads for waiting sockets. If the system refuses a thread, the sockets keep waiting.
     pub(crate) fn go_on(self: &Arc<Self>) {
         while self.takes_a_thread() {
             let closer = Arc::clone(self);
-            // A thread finds its socket in the list: what was given to one that is not started would be closed here.
+            // A thread takes its socket from the list. A socket moved into a thread that fails to start would close
+            // here.
             let thread = std::thread::Builder::new().name("closing".into()).spawn(move || closer.close_waiting());
             if thread.is_err() {
                 self.state().threads -= 1;
@@ -63,7 +65,7 @@ impl Closer {
         }
     }
 
-    /// Counts one more thread, where there is work for it.
+    /// Counts one more thread if there is work for it.
     fn takes_a_thread(&self) -> bool {
         let mut state = self.state();
         let takes = state.lacks_threads();
@@ -78,7 +80,7 @@ impl Closer {
         }
     }
 
-    /// A socket for a thread, which has ended where there is none.
+    /// The next socket for a thread. Without one the thread counts as ended.
     fn next(&self) -> Option<OwnedFd> {
         let mut state = self.state();
         let socket = state.waiting.pop();
@@ -89,13 +91,13 @@ impl Closer {
         socket
     }
 
-    /// How many are not closed yet.
+    /// The number of sockets that are not closed yet.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.state().count()
     }
 
-    /// Nothing panics while it is held.
+    /// No code panics while it holds this lock.
     fn state(&self) -> MutexGuard<'_, State> {
         floe_lock::lock(&self.state)
     }
@@ -107,19 +109,20 @@ impl State {
         self.waiting.len() + self.closing
     }
 
-    /// Whether a socket waits that none of the threads is about to take. One that is closing another may never come to it.
+    /// Whether a socket waits that no idle thread is about to take. A thread that is closing another socket may never
+    /// finish.
     fn lacks_threads(&self) -> bool {
         self.threads < MOST && self.waiting.len() > self.threads - self.closing
     }
 }
 
-/// A peer's socket. Who drops it does not wait, whatever the peer has sent there: not even who drops it last, under a lock.
-/// A link on it must not outlive it.
+/// A peer's socket. Dropping it never waits, whatever the peer has sent, so the last owner may drop it under a lock. A
+/// link on it must not outlive it.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerSocket {
     /// `None`: it is being dropped.
     socket: Option<Arc<OwnedFd>>,
-    /// What closes it; `None`: it carries no descriptors.
+    /// Its closer; `None`: the socket carries no descriptors.
     closer: Option<Arc<Closer>>,
 }
 
@@ -141,7 +144,7 @@ impl Deref for PeerSocket {
 
 impl Drop for PeerSocket {
     fn drop(&mut self) {
-        // Of all who drop it one has it last, whichever that is.
+        // Exactly one of its owners is the last.
         if let Some(socket) = self.socket.take().and_then(Arc::into_inner)
             && let Some(closer) = &self.closer
         {
@@ -150,7 +153,7 @@ impl Drop for PeerSocket {
     }
 }
 
-/// A socket whose end takes as long as the peer likes.
+/// A socket that closes as late as its peer likes.
 #[cfg(test)]
 pub(crate) mod stubborn {
     use std::io::{ErrorKind, Write as _};
@@ -161,11 +164,11 @@ pub(crate) mod stubborn {
 
     use rustix::net::sockopt::set_socket_linger;
 
-    /// For so long its end is held up: longer than any test is patient.
+    /// How long its end is delayed: longer than any test waits.
     const LINGER: Duration = Duration::from_secs(600);
 
-    /// Sends a byte and a connection with a full queue that lingers over a Unix socket. Its end is held up until what is
-    /// returned is dropped.
+    /// Sends a byte and a connection with a full queue that lingers over a Unix socket. Its end is delayed until the
+    /// returned sockets are dropped.
     pub(crate) fn make(peer: UnixStream) -> (UnixStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
@@ -173,7 +176,7 @@ pub(crate) mod stubborn {
         near.set_nonblocking(true).expect("set");
         let mut full = 0;
         while full < 20 {
-            // How much of it fits in does not matter.
+            // The number of bytes that fit does not matter.
             match near.write_all(&[0; 64 << 10]) {
                 Ok(()) => full = 0,
                 Err(error) => {

@@ -1,7 +1,7 @@
-//! What is said before a session: Hello, Authenticate, the lists, the telemetry, Attach or Join.
-//! In: frames of one connection, each with a deadline, and who is at the other end. Out: replies, and at most one session
-//! to whose worker the connection then belongs.
-//! Nothing is believed before it is proved, and nobody can make it wait or remember without limit.
+//! The messages before a session: Hello, Authenticate, the lists, the telemetry, Attach or Join.
+//! In: one connection's frames, each with a deadline, and its peer. Out: replies, and at most one session, whose worker
+//! gets the connection.
+//! It believes no claim before its proof. No peer can make it wait, or use memory, without limit.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,74 +23,75 @@ use crate::workers::worker_channel::WorkerChannel;
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
 const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
-/// Bytes of a client's nonce: fewer would not make its question its own.
+/// Bytes of a client's nonce. With fewer, two questions could be equal.
 const NONCE_BYTES: RangeInclusive<usize> = 16..=64;
-/// What a client is told that does not seal.
-const NOT_IN_THE_CLEAR: &str = "this server takes no clear text\n  copy its token file to the client, which seals tcp:// \
-     by it: ~/.config/floe/token, or where FLOE_TOKEN_FILE says; clear:// is for servers with --clear-text";
-/// More of it nobody shows.
+/// The refusal for a client that does not seal.
+const NOT_IN_THE_CLEAR: &str = "this server takes no clear text\n  copy its token file to the client \
+     (~/.config/floe/token, or FLOE_TOKEN_FILE): it then seals tcp://; clear:// needs a server with --clear-text";
+/// A client shows no more bytes of a server's sentence.
 const _: () = assert!(NOT_IN_THE_CLEAR.len() <= MOST_WORDS);
-/// How much a peer may ask before it attaches: enough for every list, far too little for a flood.
+/// The most frames before an attach: enough for every list, far too few for a flood.
 const FRAMES: usize = 256;
 
-/// Who asks.
+/// The peer that asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     /// The other end of the connection.
     pub(crate) peer: &'a Peer,
-    /// Whose share it counts for, and whose sessions it is shown; `None`: the server's own user's, who has all.
+    /// The peer whose limits it counts for and whose sessions it is shown. `None`: the server's own user, who has no
+    /// limits and sees all.
     pub(crate) source: Option<Source>,
 }
 
-/// What the conversation asks of the server.
+/// The server as the conversation needs it.
 pub(crate) trait Host {
-    /// The token peers must know.
+    /// The token that peers must know.
     fn token(&self) -> Option<&Token>;
-    /// May a peer come in without one, where it holds its end of the socket itself?
+    /// Whether a peer needs no token if it holds its end of the socket itself.
     fn trusts(&self, peer: &Peer) -> bool;
-    /// May it also where it only passes bytes on, as far as is known?
+    /// Whether it needs none even if it may only forward others' bytes.
     fn trusts_forwarded(&self) -> bool;
-    /// Do TCP clients come in that do not seal?
+    /// Whether TCP clients may connect in the clear.
     fn takes_clear_text(&self) -> bool;
     /// The reply to `ListGpus`, encoded.
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
-    /// The reply to `ListSessions`, encoded: what this caller may see.
+    /// The reply to `ListSessions`, encoded: only what this caller may see.
     fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>));
-    /// The reply to `ReadTelemetry`, encoded: what this caller may see.
+    /// The reply to `ReadTelemetry`, encoded: only what this caller may see.
     fn telemetry(
         &self,
         caller: &Caller<'_>,
         request: &ReadTelemetry<'_>,
         answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
     );
-    /// Room for a session, or why there is none.
+    /// Admits a session, or says why not.
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
-    /// The way to the worker of a session that is there, or why a connection may not join it.
+    /// The channel to a session's worker, or why a connection may not join the session.
     fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal>;
 }
 
-/// How much time a peer has.
+/// A peer's deadlines.
 pub(crate) trait Time {
-    /// Until when it has to say something.
+    /// The deadline for its next frame.
     fn deadline(&self, now: Instant) -> Instant;
-    /// It has proved who it is, or need not; whom it counts as from here on.
+    /// The peer has proved who it is, or need not. From here on it counts as `source`.
     fn prove(&mut self, now: Instant, source: Source);
 }
 
-/// What a conversation came to.
+/// The result of a conversation.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The peer left.
     Left,
-    /// It has a session; its connection is at a frame's border.
+    /// The peer has a session. Its connection is at a frame's border.
     Attached(Admission),
-    /// Its connection, at a frame's border, belongs to the worker this leads to.
+    /// The connection, at a frame's border, belongs to the worker of this channel.
     Joined(Arc<WorkerChannel>),
 }
 
-/// Why an Attach or a Join is refused: the CUDA code the program gets, and a sentence.
+/// Why an Attach or a Join is refused: the program's CUDA code, and a sentence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u32,
@@ -110,7 +111,8 @@ pub(crate) enum ConversationError {
     Daemon(#[from] DaemonError),
 }
 
-/// Leads the conversation to its outcome. Writes stay limited behind it: who gives the link to a worker lifts that.
+/// Runs the conversation. Writes stay limited in time after it; the caller that gives the link to a worker lifts the
+/// limit.
 pub(crate) fn lead(
     link: &mut Link,
     peer: &Peer,
@@ -138,11 +140,11 @@ pub(crate) fn lead(
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing has been said.
+    /// The peer has sent nothing.
     Silent,
-    /// Hello was said; a proof is awaited.
+    /// The peer has sent Hello and must send its proof.
     Greeted,
-    /// May ask for anything.
+    /// The peer may send any request.
     Welcome,
 }
 
@@ -158,14 +160,14 @@ struct Conversation<'a> {
     pass: &'a mut dyn Time,
     nonce: [u8; RANDOM_BYTES],
     stage: Stage,
-    /// Whether it was known before it said anything.
+    /// Whether the peer had proved who it is before its first frame.
     is_known: bool,
 }
 
 impl Conversation<'_> {
     fn step(&mut self) -> Result<Step, ConversationError> {
         let deadline = self.pass.deadline(Instant::now());
-        // Nobody else's descriptors are taken.
+        // No other peer's descriptors are taken, and none later.
         self.link.take_descriptors(self.stage == Stage::Silent && self.host.trusts(self.peer));
         let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Over(Outcome::Left)) };
         let sequence = frame.sequence;
@@ -179,7 +181,7 @@ impl Conversation<'_> {
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
             (Stage::Welcome, Request::Join(join)) => self.join(sequence, &join),
-            (_, other) => Err(ConversationError::Refused(format!("out of turn: {}", other.name()))),
+            (_, other) => Err(ConversationError::Refused(format!("unexpected message: {}", other.name()))),
         }
     }
 
@@ -210,8 +212,8 @@ impl Conversation<'_> {
         self.answer(sequence, &HelloReply { version, server, authenticate, nonce: &nonce })
     }
 
-    /// Whether the peer has proved who it is before it said anything: by the token that seals its connection, or as a process
-    /// of this machine that may come in without.
+    /// Whether the peer had proved who it is before its first frame. It did so by the token that seals its connection,
+    /// or as a process of this machine that needs none.
     fn shows_itself(&mut self) -> bool {
         match self.link.protection() {
             Protection::Sealed(_) => true,
@@ -249,7 +251,7 @@ impl Conversation<'_> {
         Ok(self.link.limit_writes(Some(SILENCE))?)
     }
 
-    /// Whoever proves the token behind a socket that somebody else passes on is not the socket's user.
+    /// A peer that proves the token through somebody else's socket is not the socket's user.
     fn caller(&self) -> Caller<'_> {
         let source = match (self.host.trusts(self.peer), self.is_known) {
             (true, true) => None,
@@ -282,7 +284,7 @@ impl Conversation<'_> {
             Ok(admission) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
-                // A peer that has gone before it could be told of its session has none: its row goes with the admission.
+                // If the peer left before this reply, it has no session: the admission takes the row along.
                 self.reply(sequence, &body)?;
                 Ok(Step::Over(Outcome::Attached(admission)))
             }
@@ -311,28 +313,28 @@ impl Conversation<'_> {
         Ok(Step::Go)
     }
 
-    /// Says no to one request; the connection closes after it.
+    /// Refuses one request. The connection closes after it.
     fn refuse(&mut self, request: u64, status: u32, detail: String) -> Result<Step, ConversationError> {
         self.link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &[] })?;
         self.stage = Stage::Silent;
         Err(ConversationError::Refused(detail))
     }
 
-    /// Tells a peer that broke the contract why the connection closes, if it still reads.
+    /// Tells a peer that violated the protocol why the connection closes, if it still reads.
     fn say_why(&mut self, error: &ConversationError) {
         let status = match error {
             ConversationError::Decode(_) => status::INVALID_VALUE,
             ConversationError::Link(link) if link.is_broken_contract() => status::INVALID_VALUE,
-            // Gone, silent, or told already by the reply that refused it.
+            // The peer has left, is silent, or knows it from the reply that refused it.
             ConversationError::Link(_) => return,
             ConversationError::Refused(_) | ConversationError::Daemon(_) => status::SYSTEM_NOT_READY,
         };
-        // The peer may be gone; then nobody needs to know.
+        // A peer that has left does not need it.
         let _ = self.link.send(&Ended { status, detail: &error.to_string() });
     }
 }
 
-/// A message the daemon answers is a call; anything else in [`Request`] belongs to a worker.
+/// The daemon answers calls only; all else in [`Request`] belongs to a worker.
 const _: () = assert!(matches!(<Hello<'static> as floe_wire::Message>::CLASS, Class::Call));
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Connections between their acceptance and their session: who is among them, who may speak, who has to go.
-//! In: connections as they come, prove themselves and end. Out: a pass for each that may speak, which gives its place back
-//! when it is dropped, and the ends of those that have to go.
-//! It reads and writes nothing, and one thread of it never waits for another. No socket is closed while it is locked.
+//! Connections between their acceptance and their session: which there are, which may speak, which must close.
+//! In: connections as they arrive, prove who they are, and end. Out: a pass for each that may speak, and the ends of
+//! those that must close. A dropped pass frees its place.
+//! It reads and writes no bytes, and its threads never wait for each other. No socket closes under its lock.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,28 +18,29 @@ use super::conversation::Time;
 use super::limits::{CONVERSATION, Decision, Room, SILENCE, Share, Slots, Source, Strangers, UNPROVED};
 use crate::error::DaemonError;
 
-/// Connections of the network without a proof, at most, where descriptors allow it: each has one.
+/// The most connections from the network without a proof, if descriptors allow it: each has one.
 const MOST_STRANGERS: usize = 1024;
-/// Threads of those without a proof: each lasts some milliseconds, or a second at most where somebody waits for it.
+/// Threads of connections without a proof. Each lasts some milliseconds, or at most a second if another connection
+/// waits.
 const STRANGERS_THREADS: Share = Share { all: 64, each: 16 };
-/// The same of this machine's users, besides: one of them has what one address has.
+/// The same for this machine's users, in addition. One user has as many as one address.
 const USERS_THREADS: Share = Share { all: 32, each: 16 };
-/// Connections with a proof and no session yet, each a thread. A host that makes all of its sessions' connections again has
-/// some ten for each.
+/// Connections with a proof and no session yet, each with a thread. A host that reconnects all its sessions has some
+/// ten for each.
 const PROVED: Share = Share { all: 512, each: 192 };
 
-/// Why a connection was closed that had too much time already.
-const NO_PROOF: &str = "it did not prove itself in time";
+/// Why a connection was closed whose time was up.
+const NO_PROOF: &str = "it did not authenticate in time";
 const NO_SESSION: &str = "it asked for no session in time";
 
-/// What all connections without a session share.
+/// The state that all connections without a session share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: Mutex<State>,
-    /// Becomes readable when a connection without a proof has given its place back.
+    /// Becomes readable when a connection without a proof has freed its place.
     left: OwnedFd,
     last: AtomicU64,
-    /// Where the sockets of those go that are over.
+    /// Closes the sockets of ended connections.
     pub(crate) closer: Arc<Closer>,
 }
 
@@ -47,9 +48,9 @@ pub(crate) struct Gate {
 struct State {
     strangers: Strangers,
     proved: Slots,
-    /// Since when those with a proof have it.
+    /// When each connection with a proof got it.
     proved_since: BTreeMap<u64, Instant>,
-    /// What carries them, until they have a session.
+    /// All connections without a session, by number.
     there: BTreeMap<u64, Connection>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Connection {
 /// A connection that was closed, and why.
 pub(crate) type Closed = (Connection, &'static str);
 
-/// A connection's permission to speak. Its place is free again when this is dropped.
+/// A connection's permission to speak. Dropping it frees the connection's place.
 #[derive(Debug)]
 pub(crate) struct Pass {
     gate: Arc<Gate>,
@@ -75,8 +76,8 @@ pub(crate) struct Pass {
 }
 
 impl Gate {
-    /// A gate that leaves descriptors for sessions: of `descriptors`, the process's limit, strangers of the network may have a
-    /// quarter, and those of this machine half as many.
+    /// A gate that leaves descriptors for sessions. Of the process's limit `descriptors`, strangers from the network
+    /// may have a quarter. Strangers of this machine may have half as many.
     pub(crate) fn new(descriptors: u64) -> Result<Self, DaemonError> {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let far =
@@ -90,21 +91,21 @@ impl Gate {
             there: BTreeMap::new(),
         };
         let left = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| DaemonError::system("making an event for connections that end")(error.into()))?;
+            .map_err(|error| DaemonError::system("cannot make an event for connections that end")(error.into()))?;
         Ok(Self { state: Mutex::new(state), left, last: AtomicU64::new(0), closer: Arc::default() })
     }
 
-    /// A thread that panicked with it left it whole: every change is one step.
+    /// A panic cannot leave it inconsistent: every change is one step.
     fn state(&self) -> MutexGuard<'_, State> {
         floe_lock::lock(&self.state)
     }
 
-    /// How many connections have no session yet.
+    /// The number of connections without a session.
     pub(crate) fn count(&self) -> usize {
         self.state().there.len()
     }
 
-    /// Counts a connection; its number, and who was closed for it.
+    /// Counts a connection. Returns its number, and the connection that was closed for it.
     pub(crate) fn arrive(&self, socket: OwnedFd, peer: Peer, now: Instant) -> (u64, Option<Connection>) {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let socket = PeerSocket::new(socket, &peer, &self.closer);
@@ -115,36 +116,36 @@ impl Gate {
         (number, leaving)
     }
 
-    /// A connection that has not been closed meanwhile.
+    /// A connection, unless it was closed meanwhile.
     pub(crate) fn connection(&self, number: u64) -> Option<Connection> {
         self.state().there.get(&number).cloned()
     }
 
-    /// A connection's first message is there.
+    /// A connection's first message has arrived.
     pub(crate) fn is_ready(&self, number: u64) {
         self.state().strangers.is_ready(number);
     }
 
-    /// A connection has closed before it spoke.
+    /// A connection closed before its first message.
     pub(crate) fn over(&self, number: u64) {
         let gone = self.take(number);
         drop(gone);
         self.free(number);
     }
 
-    /// Takes a connection out, whose place is still its own; its socket outlives the lock.
+    /// Takes a connection out, which keeps its place. The caller drops its socket after the lock.
     fn take(&self, number: u64) -> Option<Connection> {
         self.state().there.remove(&number)
     }
 
-    /// A connection's place is free.
+    /// Frees a connection's place.
     fn free(&self, number: u64) {
         let mut state = self.state();
         state.strangers.over(number);
         state.leave(number);
     }
 
-    /// Those that may speak now, and those that were closed, each with the reason.
+    /// The connections that may speak now, and those that were closed, each with the reason.
     pub(crate) fn decide(self: &Arc<Self>, now: Instant) -> (Vec<(Pass, Connection)>, Vec<Closed>) {
         let mut state = self.state();
         let (mut speaking, mut closed) = (Vec::new(), Vec::new());
@@ -167,57 +168,57 @@ impl Gate {
         (speaking, closed)
     }
 
-    /// When to decide again, if nothing comes before.
+    /// When to decide again, unless an event comes first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let state = self.state();
         let proved = state.proved_since.values().min().map(|since| *since + CONVERSATION);
         state.strangers.deadline().into_iter().chain(proved).min()
     }
 
-    /// What [`Gate::left`] said has been heard.
+    /// Resets the event of [`Gate::left`].
     pub(crate) fn hear(&self) {
-        // It is not readable when nobody has left since.
+        // The read fails if no connection has left since.
         let _ = rustix::io::read(&self.left, &mut [0; 8]);
     }
 
-    /// Becomes readable when a connection without a proof has given its place back.
+    /// Becomes readable when a connection without a proof has freed its place.
     pub(crate) fn left(&self) -> BorrowedFd<'_> {
         self.left.as_fd()
     }
 }
 
 impl State {
-    /// Those that have had a proof, and no session, for as long as that may be.
+    /// The connections that have had a proof, but no session, for too long.
     fn without_session(&self, now: Instant) -> Vec<u64> {
         let is_late = |since: &Instant| now.saturating_duration_since(*since) >= CONVERSATION;
         self.proved_since.iter().filter(|(_, since)| is_late(since)).map(|(number, _)| *number).collect()
     }
 
-    /// A connection is counted no more.
+    /// Stops counting a connection.
     fn leave(&mut self, number: u64) -> Option<Connection> {
         self.proved.free(number);
         self.proved_since.remove(&number);
         self.there.remove(&number)
     }
 
-    /// Closes a connection that is counted no more; a thread that speaks on it hears that it has ended.
+    /// Closes a connection and stops counting it. A thread that reads from it gets its end.
     fn close(&mut self, number: u64) -> Option<Connection> {
         let connection = self.leave(number)?;
-        // One that the peer has ended is as closed as it gets.
+        // This fails if the peer has closed it already.
         let _ = rustix::net::shutdown(&**connection.socket, Shutdown::Both);
         Some(connection)
     }
 }
 
 impl Pass {
-    /// Whom its connection counts as.
+    /// The peer that its connection counts for.
     pub(crate) fn source(&self) -> Source {
         self.source
     }
 }
 
 impl Time for Pass {
-    /// It has a place among those with a proof from here on, and more time.
+    /// From here on the connection has a place among those with a proof, and more time.
     fn prove(&mut self, now: Instant, source: Source) {
         self.source = source;
         if self.proved.replace(now).is_some() {
@@ -226,7 +227,7 @@ impl Time for Pass {
         let mut state = self.gate.state();
         state.strangers.over(self.number);
         let mut leaving = None;
-        // One that was closed meanwhile hears so by its socket.
+        // A connection that was closed meanwhile learns it from its socket.
         if state.there.contains_key(&self.number) {
             state.proved_since.insert(self.number, now);
             leaving = state.proved.take(self.number, self.source).and_then(|leaving| state.close(leaving));
@@ -246,7 +247,7 @@ impl Time for Pass {
 
 impl Gate {
     fn tell(&self) {
-        // It is full only where it is readable already.
+        // If the counter is full, it is readable already.
         let _ = rustix::io::write(&self.left, &1_u64.to_ne_bytes());
     }
 }
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Who comes while others are being closed gets in, and everything is closed once those end.
+    /// A connection that arrives while others are closing gets in. All are closed once those end.
     fn assert_goes_on(gate: &Arc<Gate>, held_up: Vec<(UnixStream, TcpStream)>) {
         let now = Instant::now();
         at_once(gate, move |gate| {

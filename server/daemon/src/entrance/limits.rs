@@ -1,6 +1,6 @@
-//! How much one peer may have before all others notice: every limit of the daemon, in one place.
-//! In: who a peer is, what it takes and gives back, the time as it is told. Out: decisions. A limit per peer comes before
-//! the limit for all, so that one peer meets its own first.
+//! The limits of peers, so that one cannot crowd out the others: every limit of the daemon, in one place.
+//! In: a peer, what it takes and frees, the time. Out: decisions. The limit per peer comes before the limit for all, so
+//! that one peer meets its own first.
 //! Pure: it opens and closes nothing, has no clock and no thread.
 
 mod pool;
@@ -20,11 +20,11 @@ pub(crate) use slots::Slots;
 pub(crate) use strangers::Strangers;
 pub(crate) use words::{Permit, Refusals, Words};
 
-/// From its acceptance on, a connection has so long to prove who it is.
+/// A connection's time to prove who it is, from its acceptance on.
 pub(crate) const UNPROVED: Duration = Duration::from_secs(3);
-/// So long at most may a peer that has proved itself be silent before it has a session.
+/// The longest silence of a peer that has proved who it is and has no session.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
-/// So long at most does a connection last behind the proof without a session, whatever it says.
+/// The longest life of a connection after its proof without a session, whatever it sends.
 pub(crate) const CONVERSATION: Duration = Duration::from_secs(30);
 
 /// A number for all peers together, and one for each.
@@ -37,32 +37,32 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// So many, of which one peer has a quarter.
+    /// A limit for all, of which one peer may have a quarter.
     pub(crate) fn quarters(all: usize) -> Self {
         Self { all: all.max(1), each: (all / 4).max(1) }
     }
 }
 
-/// Whom a limit counts as one peer.
+/// What a limit counts as one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A machine, or all behind one translated address.
+    /// A machine, or all machines behind one translated address.
     Host(Ipv4Addr),
-    /// The first 64 bits of an IPv6 address: a subscriber has all of the others.
+    /// The first 64 bits of an IPv6 address: one subscriber has all the rest.
     Network(u64),
     /// A user of this machine, by the Unix socket.
     User(u32),
-    /// All whose bytes somebody passes on to the Unix socket, as a user who would need no token there.
+    /// All clients whose bytes a user forwards to the Unix socket, where that user needs no token.
     Forwarded(u32),
 }
 
 impl Source {
-    /// Whether it comes by the Unix socket.
+    /// Whether the peer connects by the Unix socket.
     pub(crate) fn is_of_this_machine(self) -> bool {
         matches!(self, Self::User(_) | Self::Forwarded(_))
     }
 
-    /// Who is at the other end of a connection whose bytes come from somewhere else, as far as is known.
+    /// The peer of a connection that may carry somebody else's bytes.
     pub(crate) fn behind(peer: &Peer) -> Self {
         match Self::of(peer) {
             Self::User(user) => Self::Forwarded(user),
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// Who is at the other end of a connection.
+    /// The peer at the other end of a connection.
     pub(crate) fn of(peer: &Peer) -> Self {
         match peer {
             Peer::Unix { uid, .. } => Self::User(*uid),
@@ -88,7 +88,7 @@ impl std::fmt::Display for Source {
             Self::Host(address) => write!(formatter, "{address}"),
             Self::Network(bits) => write!(formatter, "{}/64", Ipv6Addr::from_bits(u128::from(*bits) << 64)),
             Self::User(user) => write!(formatter, "user {user}"),
-            Self::Forwarded(user) => write!(formatter, "whoever comes through a socket of user {user}"),
+            Self::Forwarded(user) => write!(formatter, "clients behind a socket of user {user}"),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The porch: accepts on every address, and holds connections until their first message is there, until a signal or, in a
-//! private daemon, the end of the process it serves.
-//! In: listeners, a socket that becomes readable on a signal, perhaps a process. Out: connections that may speak, handed to
+//! The porch: accepts on every address and holds connections until their first message is complete. It runs until a
+//! signal or, in a private daemon, the end of the served process.
+//! In: listeners, a socket that becomes readable on a signal, perhaps a process. Out: connections that may speak, for
 //! the server.
-//! One thread for all of them: who says nothing, or a byte at a time, costs a row and a wake-up for each byte. It never closes a
-//! Unix socket of a peer, which may take as long as the peer likes; where too many are being closed, it accepts no more.
+//! One thread serves all: a silent peer costs a row, a slow one also a wake-up per byte. The thread never closes a
+//! peer's Unix socket, since the peer can delay that. With too many still closing it accepts no more.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -22,34 +22,34 @@ use crate::error::DaemonError;
 use crate::log;
 use crate::server::Server;
 
-/// How often a private daemon whose process has ended looks whether its last session is over.
+/// How often a private daemon checks for the end of its last session, after its process has ended.
 const LAST_SESSIONS: Duration = Duration::from_millis(50);
-/// After the operating system had nothing to give a connection with, how long not to ask again.
+/// The pause after the system lacked descriptors or memory for a connection.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// Connections that are accepted before the others are looked at again.
+/// The most connections that are accepted in a row.
 const AT_ONCE: usize = 64;
-/// For how long a pause that was said is not said again.
+/// The least time between two log lines about a pause.
 const SAID: Duration = Duration::from_secs(1);
-/// Events that are heard together.
+/// The most events of one wait.
 const EVENTS: usize = 64;
 
-/// What an event is about: a listener's index and a connection's number are added to these.
+/// Identifiers of events; a listener's index or a connection's number is added.
 const SIGNAL: u64 = 0;
 const SERVED: u64 = 1;
 const LEFT: u64 = 2;
 const LISTENERS: u64 = 3;
 const CONNECTIONS: u64 = 1 << 32;
 
-/// What the loop waits for.
+/// The descriptors that the loop waits for.
 pub(crate) struct Doors {
     pub(crate) listeners: Vec<Listener>,
-    /// Becomes readable when the daemon shall end.
+    /// Becomes readable when the daemon is to end.
     pub(crate) signal: UnixStream,
     /// Becomes readable when the served process has ended.
     pub(crate) served: Option<OwnedFd>,
 }
 
-/// Accepts until it is time to end; says so by `announce` when it begins.
+/// Accepts until the daemon is to end. Calls `announce` when it begins.
 pub(crate) fn accept_all(
     doors: &Doors,
     server: &Arc<Server>,
@@ -73,7 +73,7 @@ pub(crate) fn accept_all(
         closed.iter().for_each(|(connection, why)| server.journal.refused(&connection.peer, why));
         speaking.into_iter().for_each(|(pass, connection)| server.welcome(pass, connection));
         porch.see_to_closing();
-        // A process that the served one started may be on its way in.
+        // A process that the served one started may be connecting.
         if served_ended && events.is_empty() && server.is_idle() {
             return Ok(());
         }
@@ -81,17 +81,17 @@ pub(crate) fn accept_all(
 }
 
 fn failed(error: Errno) -> DaemonError {
-    DaemonError::system("waiting for connections")(error.into())
+    DaemonError::system("cannot wait for connections")(error.into())
 }
 
-/// What is waited for, and how.
+/// The loop's state.
 struct Porch<'a> {
     events: OwnedFd,
     doors: &'a Doors,
     gate: &'a Arc<Gate>,
-    /// Whether nothing is accepted from Unix sockets.
+    /// Whether Unix connections are not accepted at the moment.
     is_paused: Cell<bool>,
-    /// When that was said last.
+    /// When the log said so last.
     said_paused: Cell<Option<Instant>>,
 }
 
@@ -114,13 +114,13 @@ impl<'a> Porch<'a> {
         epoll::add(&self.events, what, epoll::EventData::new_u64(event), epoll::EventFlags::IN)
     }
 
-    /// The next events, none after `time` or when something is to be decided.
+    /// The next events. None after `time`, or when the gate has to decide.
     fn wait(&self, time: Option<Duration>) -> Result<Vec<u64>, Errno> {
-        // What ends a pause tells nobody.
+        // The end of a pause causes no event.
         let closing = if self.is_paused.get() { Some(AGAIN) } else { self.gate.closer.patience() };
         let left = self.gate.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let time = left.into_iter().chain(time).chain(closing).min();
-        // Whole milliseconds and one more: some systems know no parts of them, and would not wait at all.
+        // Rounded up to whole milliseconds: some systems ignore fractions, and would not wait at all.
         let time = time.and_then(|time| Timespec::try_from(Duration::from_millis(whole_millis(time) + 1)).ok());
         let mut room = [MaybeUninit::uninit(); EVENTS];
         match epoll::wait(&self.events, &mut room, time.as_ref()) {
@@ -143,7 +143,7 @@ impl<'a> Porch<'a> {
                     if let Some(closed) = closed {
                         server
                             .journal
-                            .refused(&closed.peer, &"closed for newer connections, since it had not proved itself");
+                            .refused(&closed.peer, &"closed in favour of newer connections: it had not authenticated");
                     }
                     self.await_first_message(number, server);
                 }
@@ -159,20 +159,19 @@ impl<'a> Porch<'a> {
         }
     }
 
-    /// Each arrival of bytes wakes once: bytes that are there already do not.
+    /// Waits for a connection's first message. Each arrival of bytes wakes the loop once; bytes that have arrived
+    /// already do not.
     fn await_first_message(&self, number: u64, server: &Server) {
         let Some(Connection { socket, peer, .. }) = self.gate.connection(number) else { return };
         let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(CONNECTIONS + number);
         if let Err(error) = epoll::add(&self.events, &**socket, data, events) {
             self.gate.over(number);
-            server
-                .journal
-                .refused(&peer, &format_args!("closed, since its first message cannot be waited for: {error}"));
+            server.journal.refused(&peer, &format_args!("closed: cannot wait for its first message: {error}"));
         }
     }
 
-    /// Accepts nothing from Unix sockets while as many are being closed as may be: those that come would be closed as well.
+    /// Accepts no Unix connection while the closer is full, since new ones must be closed as well.
     fn see_to_closing(&self) {
         self.gate.closer.go_on();
         let is_full = self.gate.closer.is_full();
@@ -182,7 +181,7 @@ impl<'a> Porch<'a> {
         let events = if is_full { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
         for (listener, index) in self.doors.listeners.iter().zip(LISTENERS..).filter(|(listener, _)| is_unix(listener))
         {
-            // It is being watched; what it is watched for takes no memory.
+            // The listener is registered already, so changing its events needs no memory.
             let _ = epoll::modify(&self.events, listener, epoll::EventData::new_u64(index), events);
         }
         self.is_paused.set(is_full);
@@ -191,26 +190,25 @@ impl<'a> Porch<'a> {
         }
     }
 
-    /// Once for each pause, or once for all of a second.
+    /// Logs a pause, at most once a second.
     fn say_paused(&self) {
         let now = Instant::now();
         if self.said_paused.get().is_none_or(|said| now.saturating_duration_since(said) >= SAID) {
             self.said_paused.set(Some(now));
             log(format_args!(
-                "no connections are accepted from Unix sockets for now: so many that are over are not closed yet, since what \
-                 local users have sent there takes long to close: {MOST}"
+                "not accepting Unix connections for now: descriptors from local users delay the closing of old ones: {MOST}"
             ));
         }
     }
 
-    /// Looks how much of a connection's first message has come. One that proves another token is turned away here: it costs no
-    /// thread.
+    /// Checks whether a connection's first message is complete. A connection that proves another token is refused here,
+    /// without a thread.
     fn look(&self, number: u64, server: &Server) {
         let Some(Connection { socket, peer, .. }) = self.gate.connection(number) else { return };
         match look(&**socket) {
             Ok(Opening::Partly) => {}
             Ok(Opening::Whole) => {
-                // It may have been heard before; what it says from here on is for another thread.
+                // The event may come twice. Another thread reads from here on.
                 let _ = epoll::delete(&self.events, &**socket);
                 if server.turns_away(&socket, &peer) {
                     self.gate.over(number);
@@ -222,7 +220,7 @@ impl<'a> Porch<'a> {
         }
     }
 
-    /// The served process has ended, which need not be said again.
+    /// The served process has ended: no further event for it is needed.
     fn hear_end_of_served(&self) -> Result<bool, Errno> {
         if let Some(served) = &self.doors.served {
             epoll::delete(&self.events, served)?;
@@ -231,14 +229,14 @@ impl<'a> Porch<'a> {
     }
 }
 
-/// Whether the system lacks descriptors or memory. Another failure was one connection's, and the next is not its business.
+/// Whether the system lacks descriptors or memory. Any other failure concerns one connection only.
 fn is_for_want(error: &LinkError) -> bool {
     let LinkError::System { source, .. } = error else { return false };
     let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     wants.iter().any(|want| source.raw_os_error() == Some(want.raw_os_error()))
 }
 
-/// Whether what comes in there may carry descriptors.
+/// Whether a listener's connections may carry descriptors.
 fn is_unix(listener: &Listener) -> bool {
     !matches!(listener.address(), Address::Tcp { .. })
 }

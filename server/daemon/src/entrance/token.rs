@@ -1,6 +1,6 @@
-//! The shared token: made at the first start, never sent.
-//! In: a file's path. Out: the token, and the secret that connections are sealed and proved by.
-//! It is never shown.
+//! The shared token, which is made at the first start and never sent.
+//! In: a file's path. Out: the token, and the secret that seals and proves connections.
+//! It never appears in a log or in `Debug`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use crate::error::DaemonError;
 
 /// Random bytes in a token and in a nonce: as many as the hash gives.
 pub(crate) const RANDOM_BYTES: usize = 32;
-/// The least characters of a token: nobody guesses a random one, and nothing slows down who tries.
+/// The least characters of a token. Nobody guesses a random one of this length, and nothing slows an attacker down.
 const LEAST_CHARACTERS: usize = 32;
 /// Random characters in the name of a token's draft.
 const DRAFT_CHARACTERS: usize = 16;
@@ -37,7 +37,7 @@ pub(crate) fn random() -> Result<[u8; RANDOM_BYTES], DaemonError> {
     Ok(bytes)
 }
 
-/// What is in the file, whose it is and who may read it: all of the file that is open, whatever becomes of its name.
+/// The file's text, owner and mode, all read from one open file, whatever happens to its name.
 fn read(path: &Path) -> io::Result<(String, u32, u32)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -50,7 +50,7 @@ fn read(path: &Path) -> io::Result<(String, u32, u32)> {
 }
 
 impl Token {
-    /// Reads the token, or makes the file with a new one. Says whether it was made.
+    /// Reads the token, or makes the file with a new one. Returns whether it was made.
     pub(crate) fn read_or_make(path: &Path) -> Result<(Self, bool), DaemonError> {
         let wrong = |source| DaemonError::Token { path: path.to_path_buf(), source };
         match Self::make(path) {
@@ -74,7 +74,7 @@ impl Token {
         }
     }
 
-    /// Makes the file whole and only then gives it its name, so that no other daemon reads half a token.
+    /// Writes the whole file before it gets its name, so that no other daemon reads half a token.
     fn make(path: &Path) -> io::Result<Self> {
         if path.exists() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -83,23 +83,23 @@ impl Token {
         fs::create_dir_all(folder)?;
         let random = random().map_err(|error| io::Error::other(error.to_string()))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // A random name, a file that was not there before and mode 0600: tempfile's own promises.
+        // tempfile promises a random name, a new file and mode 0600.
         let mut draft = tempfile::Builder::new().prefix(".token-").rand_bytes(DRAFT_CHARACTERS).tempfile_in(folder)?;
         draft.write_all(token.as_bytes())?;
         draft.write_all(b"\n")?;
         draft.as_file().sync_all()?;
-        // It fails where the name is taken, and never replaces another daemon's token.
+        // This fails if the name is taken, so it never replaces another daemon's token.
         draft.persist_noclobber(path)?;
         Ok(Self(token))
     }
 
-    /// One of a test's own.
+    /// A token for a test.
     #[cfg(test)]
     pub(crate) fn of_text(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// What connections and proofs need of it.
+    /// The secret for sealing and proofs.
     pub(crate) fn secret(&self) -> Secret {
         Secret::of(&self.0)
     }

@@ -1,8 +1,8 @@
 //! Contents of modules on disk, each in a file named by its hash; the daemon alone writes them.
 //! In: hashes, and sealed memory with contents. Out: read-only files that were hashed by this process since they last changed.
-//! It takes no worker's word for what a content is, gives out no file that anybody but the daemon's own user can change, and
-//! never waits for another daemon: files get their name when they are complete, and one that is removed stays readable for
-//! whoever has it open.
+//! It believes no worker about a content, and gives out no file that another user can change. It never waits for
+//! another daemon: files get their name when they are complete, and a removed file stays readable for those that have
+//! it open.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use floe_worker::cache_channel::Hash;
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-/// What files are called before they are complete.
+/// The prefix of files that are not complete.
 const UNFINISHED: &str = "unfinished-";
-/// After this time nobody completes a file any more.
+/// A file that is not complete after this time never will be.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Contents are copied and hashed in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
@@ -30,16 +30,16 @@ pub(crate) struct ModuleCache {
     known: Mutex<Known>,
 }
 
-/// What this process knows of the folder.
+/// This process's knowledge of the folder.
 #[derive(Debug, Default)]
 struct Known {
-    /// Bytes that may be added before the folder is looked at again.
+    /// Bytes that may be added before the folder is read again.
     room: u64,
-    /// Files that had their hash when they were last looked into.
+    /// Files that had the right hash when they were last read.
     whole: HashMap<Hash, Stamp>,
 }
 
-/// What changes when a file does.
+/// The metadata that change with a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -68,18 +68,18 @@ fn refused(words: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.into())
 }
 
-/// A file that nobody but its owner can open, and its owner only for reading.
+/// Opens a file that only its owner may open, and only for reading.
 fn readable(path: &Path) -> io::Result<File> {
-    // A worker of this user may hold a lease on it, for whose end nobody here waits.
+    // A worker of this user may hold a lease on the file; an open must not wait for the lease to end.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 impl ModuleCache {
-    /// The cache in `folder`, which is made where it is not there, for at most `limit` bytes.
+    /// The cache in `folder` for at most `limit` bytes. Makes the folder if it does not exist.
     ///
     /// # Errors
-    /// The system's; PERMISSION_DENIED for a folder that is another user's or that others may write to.
+    /// The system's; PERMISSION_DENIED for a folder that another user owns or that others may write to.
     pub(crate) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let found = std::fs::metadata(folder)?;
@@ -99,27 +99,27 @@ impl ModuleCache {
         floe_lock::lock(&self.known)
     }
 
-    /// The content of this hash and size; a file that holds anything else than its hash says is removed.
+    /// The content of this hash and size. Removes a file whose content does not have its hash.
     pub(crate) fn find(&self, hash: &Hash, bytes: u64) -> Option<File> {
         let path = self.folder.join(name_of(hash));
         let file = readable(&path).ok()?;
         if !self.is_whole(hash, &file) {
-            // Another daemon may have done it.
+            // Another daemon may have removed it.
             let _ = std::fs::remove_file(&path);
             return None;
         }
         if file.metadata().ok()?.len() != bytes {
-            // Whoever asks is wrong about its size; the file is right.
+            // The worker is wrong about the size; the file is right.
             return None;
         }
-        // The times say what was used last; a file system without them only evicts less well.
+        // The times show which file was used last. A file system without them only evicts less well.
         let _ = file.set_modified(SystemTime::now());
         self.note(hash, &file);
-        // Another one than was read: where a file is read is common to all who have it.
+        // A new open, since a file's position is shared by all holders of one descriptor.
         readable(&path).ok()
     }
 
-    /// Looks into a file again of which a worker says that it does not have its hash. Says whether it was removed.
+    /// Reads a file again that a worker reports as damaged. Returns whether it was removed.
     pub(crate) fn look_again(&self, hash: &Hash) -> bool {
         self.known().whole.remove(hash);
         let path = self.folder.join(name_of(hash));
@@ -127,14 +127,14 @@ impl ModuleCache {
         !self.is_whole(hash, &file) && std::fs::remove_file(&path).is_ok()
     }
 
-    /// Has the file its hash? It is read only if it has changed since it was read last.
+    /// Whether the file has its hash. It is read only if it has changed since the last time.
     fn is_whole(&self, hash: &Hash, file: &File) -> bool {
         let stamp = Stamp::of(file).ok();
         if stamp.is_some() && self.known().whole.get(hash) == stamp.as_ref() {
             return true;
         }
         let whole = hash_of_file(file).is_ok_and(|found| found == *hash);
-        // A file that changes while it is read has another stamp afterwards, and is read again.
+        // A file that changes while it is read gets another stamp, so it is read again later.
         match stamp.filter(|_| whole) {
             Some(stamp) => drop(self.known().whole.insert(*hash, stamp)),
             None => drop(self.known().whole.remove(hash)),
@@ -148,14 +148,14 @@ impl ModuleCache {
         }
     }
 
-    /// Copies a content out of memory that [`memory`] made and keeps it under its hash, which is computed here over what is
-    /// written: a worker that changes the memory meanwhile changes what is refused.
+    /// Copies a content from memory that [`memory`] made, and keeps it under its hash. The hash is computed here over
+    /// the bytes written. So a worker that changes the memory meanwhile only has its content refused.
     ///
     /// # Errors
     /// The system's; FILE_TOO_LARGE for bytes that are over the limit by themselves; INVALID_DATA for another hash.
     pub(crate) fn store(&self, hash: &Hash, bytes: u64, memory: &File) -> io::Result<File> {
         self.make_room(bytes)?;
-        // A name nobody else makes: process ids repeat, also on machines that share a folder.
+        // A random name is unique. Process ids repeat, also on machines that share a folder.
         let mut name = [0; 16];
         getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
         let unfinished = self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name)));
@@ -168,8 +168,9 @@ impl ModuleCache {
         written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
     }
 
-    /// Removes what was used longest ago until `bytes` fit with room to spare. Daemons that share a folder do not tell each
-    /// other what they add, so that together they may be over the limit for a moment, by as much as the limit leaves free.
+    /// Removes the least recently used files until `bytes` fit with room to spare. Daemons that share a folder do not
+    /// tell each other what they add. So together they may exceed the limit for a moment, by as much as the limit
+    /// leaves free.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         if bytes > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -182,7 +183,7 @@ impl ModuleCache {
         let mut files = self.files()?;
         let mut total: u64 = files.iter().map(|file| file.bytes).sum();
         if total.saturating_add(bytes) > self.limit {
-            // A good part at once, so that not every file that comes looks at all that are there.
+            // A large part at once, so that not every new file reads the whole folder.
             let goal = (self.limit - self.limit / 8).saturating_sub(bytes);
             files.sort_by_key(|file| file.used);
             for file in files {
@@ -199,12 +200,12 @@ impl ModuleCache {
         Ok(())
     }
 
-    /// The complete files. Those that nobody will complete are removed.
+    /// The complete files. Removes abandoned ones.
     fn files(&self) -> io::Result<Vec<Kept>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // One that is gone was evicted by another daemon.
+            // Another daemon has evicted this one.
             let Ok(metadata) = entry.metadata() else { continue };
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|_| metadata.is_file()) else { continue };
@@ -221,7 +222,7 @@ impl ModuleCache {
     }
 }
 
-/// Memory for a worker to write to, of a size that nobody changes any more: reading it neither waits nor fails half-way.
+/// Memory for a worker to write to. Its size is sealed, so that reading it neither waits nor fails half-way.
 pub(crate) fn memory(bytes: u64) -> io::Result<File> {
     let memory = File::from(memfd_create("floe-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     memory.set_len(bytes)?;
@@ -229,7 +230,7 @@ pub(crate) fn memory(bytes: u64) -> io::Result<File> {
     Ok(memory)
 }
 
-/// Writes what the memory holds to a new file of its owner's, for reading only, if it has this hash.
+/// Writes the memory's bytes to a new read-only file, if they have this hash.
 fn copy(memory: &File, bytes: u64, path: &Path, hash: &Hash) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(path)?;
     let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
@@ -240,9 +241,9 @@ fn copy(memory: &File, bytes: u64, path: &Path, hash: &Hash) -> io::Result<File>
         file.write_all(&piece[..count])?;
         done += count as u64;
     }
-    // Not forced to disk: what a crash leaves incomplete is found by its hash.
+    // No sync to disk: after a crash the hash shows an incomplete file.
     if hasher.finalize().as_bytes() != hash {
-        return Err(refused("the memory has another hash than was said"));
+        return Err(refused("the content does not have the hash that the worker named"));
     }
     Ok(file)
 }

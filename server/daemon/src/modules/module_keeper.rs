@@ -1,7 +1,7 @@
-//! One session's way to the cache of modules.
-//! In: requests of a worker that may be in anybody's hands. Out: answers, with memory to write to and files for reading.
-//! What a session may ask for and store is limited, and no answer is waited for; it can cost the others nothing but room in the
-//! cache.
+//! One session's access to the cache of modules.
+//! In: requests of a worker that an attacker may control. Out: answers, with memory to write to and files for reading.
+//! Requests and stored bytes of a session are limited, and no answer waits for its worker. So a session can cost the
+//! others only room in the cache.
 
 use std::fs::File;
 use std::io;
@@ -14,20 +14,21 @@ use super::module_cache;
 use super::module_cache::ModuleCache;
 use crate::log;
 
-/// Requests of one session: several for each module of the largest programs.
+/// The most requests of one session: several for each module of the largest programs.
 const REQUESTS: u32 = 1 << 20;
-/// How often one session has this process read a file again.
+/// How often one session may make this process read a file again.
 const COMPLAINTS: u32 = 64;
 
 /// A session's share of the cache.
 pub(crate) struct ModuleKeeper {
     session: u64,
     cache: Arc<ModuleCache>,
-    /// Bytes it may still store: half of the folder, so that no session drives out all that others have.
+    /// Bytes it may still store. It begins with half of the folder, so that no session evicts all of the others'
+    /// contents.
     may_store: u64,
     may_ask: u32,
     may_complain: u32,
-    /// Memory that it was given to write the content of this hash and size to.
+    /// The memory that it was given for a content of this hash and size.
     given: Option<(Hash, u64, File)>,
 }
 
@@ -38,12 +39,12 @@ impl ModuleKeeper {
         Self { session, cache, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
     }
 
-    /// Answers on a thread of its own, until the worker is gone.
+    /// Answers on a thread of its own, until the worker has ended.
     pub(crate) fn start(mut self, worker: CacheEnd) -> io::Result<()> {
         let run = move || {
             let session = self.session;
             if let Err(error) = self.serve(&worker) {
-                log(format_args!("session {session}: its modules are not kept any more: {error}"));
+                log(format_args!("session {session}: its modules are no longer cached: {error}"));
             }
         };
         std::thread::Builder::new().name("modules".into()).spawn(run).map(drop)
@@ -55,7 +56,7 @@ impl ModuleKeeper {
             let (answer, file) = self.handle(request);
             match worker.answer(&answer, file.as_ref().map(|file| file.as_fd())) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::Error::other("it does not take its answers"));
+                    return Err(io::Error::other("the worker does not read its answers"));
                 }
                 // The worker ended before it had the answer.
                 Err(_) => break,
@@ -83,9 +84,9 @@ impl ModuleKeeper {
         }
     }
 
-    /// Memory for a content, counted against what the session may store, whether it is kept or not.
+    /// Memory for a content. Its size counts against the session's limit, whether the content is kept or not.
     fn give(&mut self, hash: Hash, bytes: u64) -> io::Result<File> {
-        let stored = || io::Error::other("the session has stored as much as it may");
+        let stored = || io::Error::other("the session has used up its share of the cache");
         self.may_store = self.may_store.checked_sub(bytes).ok_or_else(stored)?;
         let memory = module_cache::memory(bytes)?;
         let its = memory.try_clone()?;
@@ -93,9 +94,9 @@ impl ModuleKeeper {
         Ok(its)
     }
 
-    /// Keeps what has been written to the memory that was given last.
+    /// Keeps the content of the memory that was given last.
     fn keep(&mut self) -> io::Result<File> {
-        let nothing = || io::Error::other("no memory was given to write to");
+        let nothing = || io::Error::other("the worker was given no memory to write to");
         let (hash, bytes, memory) = self.given.take().ok_or_else(nothing)?;
         self.cache.store(&hash, bytes, &memory)
     }

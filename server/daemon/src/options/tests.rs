@@ -1,4 +1,4 @@
-//! What follows from settings, on made-up flags and files.
+//! The settings that follow from made-up flags and files.
 
 use std::io;
 use std::path::Path;

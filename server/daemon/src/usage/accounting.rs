@@ -1,34 +1,35 @@
-//! Who has how much of which GPU's memory: the one account of it.
-//! In: GPUs, sessions with their quotas, what workers report and ask for, what processes were seen to have, ends.
-//! Out: what is free, what a session may have, who has more than that. Pure: it asks nobody and knows no time.
+//! The account: the memory of all GPUs, by session.
+//! In: GPUs, sessions with their quotas, reports and requests of workers, measured bytes of processes, ends. Out: free
+//! bytes, a session's allowance, and the sessions above theirs. It is pure: it asks nobody and has no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a driver may take for a session beside what is counted: an H100's took 140 MiB for what kernels print with and
-/// allocate from, and pieces of 2 MiB (docs/facts/device-memory.md).
+/// Uncounted memory that a driver may take for a session. An H100's took 140 MiB for kernels' printf buffer and heap,
+/// and pieces of 2 MiB (docs/facts/device-memory.md).
 pub(crate) const TOLERANCE: u64 = 256 << 20;
-/// Looks in a row at which a session must be over before it ends: one may fall between a free and its effect.
+/// A session ends after so many looks in a row that find it above its allowance. One look may fall between a free and
+/// its effect.
 const LOOKS: u32 = 2;
-/// More than any context takes: a first look at a worker that has more than this tells nothing of contexts.
+/// More than any context takes. A worker with more than this at the first look says nothing about contexts.
 const MOST_OVERHEAD: u64 = 2 << 30;
-/// A session is allowed no less for its context, whatever was measured: an H100's took 524 MiB.
+/// The least allowance for a context, whatever was measured. An H100's took 524 MiB.
 const LEAST_OVERHEAD: u64 = 512 << 20;
-/// Contexts of a GPU whose figures are kept: the latest.
+/// How many contexts' figures are kept per GPU: the latest.
 const FIGURES: usize = 15;
 
 /// A GPU.
 #[derive(Debug, Default)]
 struct Gpu {
-    /// Bytes that were free when it was looked at, before there was any session.
+    /// Free bytes before the first session.
     free: u64,
-    /// Whether its memory is shared out among sessions here, since no driver does.
+    /// Whether the daemon divides its memory among sessions, since no driver does.
     is_shared_out: bool,
-    /// What contexts took, as measured, one figure of a session each.
+    /// Measured sizes of contexts, one per session.
     overheads: VecDeque<u64>,
 }
 
 impl Gpu {
-    /// What a context takes: the figure in the middle, which no single session moves far. None was measured yet.
+    /// The size of a context: the median, which no single session moves far. `None` before the first measurement.
     fn overhead(&self) -> Option<u64> {
         let mut sorted: Vec<_> = self.overheads.iter().copied().collect();
         sorted.sort_unstable();
@@ -40,37 +41,37 @@ impl Gpu {
 #[derive(Debug, Default)]
 struct Account {
     gpu: u32,
-    /// Bytes it may have; 0: all there is.
+    /// Its quota in bytes; 0: all of the GPU.
     quota: u64,
-    /// Bytes it says it has.
+    /// Bytes that its worker reports.
     used: u64,
-    /// Bytes it was granted, where memory is shared out.
+    /// Bytes that it was granted, if the daemon divides the memory.
     granted: u64,
-    /// Bytes its process was seen to have, its context among them.
+    /// Measured bytes of its process, including its context.
     has: u64,
-    /// What its context took, when it was first said to be there.
+    /// The size of its context, when its worker first reported it.
     overhead: Option<u64>,
-    /// Looks in a row at which it had more than it may.
+    /// Looks in a row that found it above its allowance.
     over: u32,
 }
 
 impl Account {
-    /// Bytes nobody else may have, where a context takes `overhead`.
+    /// Bytes that no other session may have, if a context takes `overhead`.
     fn held(&self, overhead: u64) -> u64 {
         self.used.max(self.granted).saturating_add(overhead).max(self.has)
     }
 }
 
-/// A session that has more than it may.
+/// A session above its allowance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Excess {
-    /// Bytes its process has on the GPU.
+    /// Bytes of its process on the GPU.
     pub(crate) has: u64,
-    /// Bytes it may have: its quota, its context, and the tolerance.
+    /// Its allowance in bytes: quota, context and tolerance.
     pub(crate) may: u64,
 }
 
-/// What a session may have, and what nobody has.
+/// A session's grant, and the bytes that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) total: u64,
@@ -85,22 +86,23 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    /// A GPU is offered that has `free` bytes.
+    /// Adds an offered GPU with `free` bytes.
     pub(crate) fn offer(&mut self, gpu: u32, free: u64, is_shared_out: bool) {
         self.gpus.insert(gpu, Gpu { free, is_shared_out, overheads: VecDeque::new() });
     }
 
-    /// A session begins; `quota` 0: it may have all there is.
+    /// Adds a session; `quota` 0: all of the GPU.
     pub(crate) fn begin(&mut self, session: u64, gpu: u32, quota: u64) {
         self.accounts.insert(session, Account { gpu, quota, ..Account::default() });
     }
 
-    /// A session is over, and all it had is the GPU's.
+    /// Removes a session, whose memory is free again.
     pub(crate) fn end(&mut self, session: u64) {
         self.accounts.remove(&session);
     }
 
-    /// A session says what it has. Returns what is believed: no more than its quota and its GPU.
+    /// A worker reports its bytes. Returns the bytes that the daemon believes: no more than its quota and its GPU's
+    /// memory.
     pub(crate) fn uses(&mut self, session: u64, bytes: u64) -> u64 {
         let Some(account) = self.accounts.get_mut(&session) else { return 0 };
         let capacity = self.gpus.get(&account.gpu).map_or(u64::MAX, |gpu| gpu.free);
@@ -109,7 +111,7 @@ impl Accounting {
         account.used
     }
 
-    /// A session wants `total` bytes in all: it has them afterwards, if nobody else does and its quota allows it.
+    /// A session asks for `total` bytes in all. It gets them if they are free and its quota allows it.
     pub(crate) fn want(&mut self, session: u64, total: u64) -> Share {
         let Some(account) = self.accounts.get(&session) else { return Share { total: 0, left: 0 } };
         let (gpu, quota, before) = (account.gpu, account.quota, account.granted);
@@ -125,7 +127,7 @@ impl Accounting {
         Share { total: granted, left: most.saturating_sub(granted) }
     }
 
-    /// A session keeps no more than these bytes of what it was granted.
+    /// A session returns its grant above these bytes.
     pub(crate) fn keep(&mut self, session: u64, bytes: u64) {
         if let Some(account) = self.accounts.get_mut(&session) {
             account.granted = account.granted.min(bytes);
@@ -133,8 +135,8 @@ impl Accounting {
         }
     }
 
-    /// The worker of a session says that its context is made, and was seen to have these bytes on the GPU. It counts once:
-    /// a worker that says so again, or too early, changes nothing for others.
+    /// A session's worker reports its context made, and has these bytes on the GPU. The report counts once: a repeated
+    /// or early one changes nothing for other sessions.
     pub(crate) fn measured(&mut self, session: u64, bytes: u64) {
         let Some(account) = self.accounts.get_mut(&session).filter(|account| account.overhead.is_none()) else {
             return;
@@ -147,11 +149,11 @@ impl Accounting {
         gpu.overheads.push_back(bytes);
     }
 
-    /// A session's process was seen to have these bytes on the GPU. Returns by how much it is over, when it must end.
+    /// A look found these bytes of a session's process on the GPU. Returns the excess if the session must end.
     pub(crate) fn seen(&mut self, session: u64, has: u64) -> Option<Excess> {
         let account = self.accounts.get_mut(&session)?;
         account.has = has;
-        // Its own context's figure is true if it is honest, the other ones' if it is not.
+        // An honest session's own figure is right. For a dishonest one the others' median is.
         let overhead = account.overhead.max(self.gpus.get(&account.gpu)?.overhead())?.max(LEAST_OVERHEAD);
         let may = account.quota.saturating_add(overhead).saturating_add(TOLERANCE);
         if account.quota == 0 || has <= may {
@@ -162,12 +164,12 @@ impl Accounting {
         (account.over >= LOOKS).then_some(Excess { has, may })
     }
 
-    /// Whether memory of this GPU is shared out here.
+    /// Whether the daemon divides this GPU's memory.
     pub(crate) fn is_shared_out(&self, gpu: u32) -> bool {
         self.gpus.get(&gpu).is_some_and(|gpu| gpu.is_shared_out)
     }
 
-    /// Bytes of a GPU that nobody has: neither sessions nor their contexts.
+    /// Bytes of a GPU that neither sessions nor their contexts have.
     pub(crate) fn free(&self, gpu: u32) -> u64 {
         let Some(its) = self.gpus.get(&gpu) else { return 0 };
         let overhead = its.overhead().unwrap_or(0);
@@ -175,7 +177,7 @@ impl Accounting {
         its.free.saturating_sub(held)
     }
 
-    /// Bytes that the sessions of a GPU say they have.
+    /// Bytes that the sessions of a GPU report.
     #[cfg(test)]
     pub(crate) fn used(&self, gpu: u32) -> u64 {
         self.of_gpu(gpu).fold(0, |sum, (_, account)| sum.saturating_add(account.used))

@@ -1,6 +1,6 @@
-//! A second look at what sessions have: the GPU's own word for it, beside what workers count.
-//! In: the bytes that NVIDIA's management library says each process has. Out: the end of sessions that are over, with a line
-//! that says by how much. It never looks into a session, and where nobody can say what processes have, it says so once.
+//! A second look at the memory of sessions: the GPU's own figures, beside the workers' counts.
+//! In: each process's bytes, from NVIDIA's management library. Out: the end of each session that has too much, with a
+//! line that says by how much. It never looks into a session. Without figures it logs that once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,21 +16,22 @@ use crate::server::Server;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
-/// Looks without a worker among the GPU's processes after which there is no second look: a context takes seconds at most.
+/// After so many looks that find no worker among the GPU's processes, the log says that there is no second look. A
+/// context takes seconds at most.
 const PATIENCE: u32 = 30;
 
-/// Looks as long as there is the server, where its GPUs are NVIDIA's.
+/// Looks until the server ends, if its GPUs are NVIDIA's.
 pub(crate) fn start(server: &Arc<Server>) -> Result<(), DaemonError> {
     if server.probe.kind != "nvidia" {
         return Ok(());
     }
     let server = Arc::downgrade(server);
     let look = std::thread::Builder::new().name("second-look".into()).spawn(move || look(&server));
-    look.map(drop).map_err(DaemonError::system("starting the thread of the second look"))
+    look.map(drop).map_err(DaemonError::system("cannot start the thread that checks GPU memory"))
 }
 
 fn look(server: &Weak<Server>) {
-    // The library is opened here, which takes a while, and by no session.
+    // This opens the library, which takes a while, so that no session has to.
     if let Some(server) = server.upgrade() {
         let _ = server.telemetry.driver();
     }
@@ -47,21 +48,20 @@ fn look(server: &Weak<Server>) {
         }
         if unseen >= PATIENCE && !std::mem::replace(&mut said, true) {
             log(format_args!(
-                "what sessions have on the GPU is not compared with their quotas: NVIDIA's management library does not say \
-                 it of this machine's processes"
+                "quotas are not checked against the GPU's own figures: NVIDIA's management library reports none for this machine's processes"
             ));
         }
     }
 }
 
-/// What a look found of the sessions.
+/// Which of a GPU's sessions a look found.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    /// There is none.
+    /// The GPU has no session.
     Nobody,
-    /// At least one of them.
+    /// At least one was found.
     Some,
-    /// None of them.
+    /// None was found.
     None,
 }
 
@@ -70,7 +70,7 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
     if sessions.is_empty() {
         return Seen::Nobody;
     }
-    // The library takes its time, and the table is not held meanwhile.
+    // The table is not locked meanwhile, since the library is slow.
     let processes = server.processes(gpu);
     let (seen, over) = judge(server.sessions().accounting(), &sessions, processes.as_ref());
     for (session, excess) in over {
@@ -80,8 +80,8 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
     seen
 }
 
-/// Whether workers of these sessions are among the processes on a GPU, and which sessions have more bytes there than they may.
-/// `None`: nobody can say which processes there are.
+/// Whether workers of these sessions are among a GPU's processes, and which sessions have too many bytes there.
+/// `processes` is `None` if the processes are unknown.
 fn judge(
     accounting: &mut Accounting,
     sessions: &[(u64, u32)],
@@ -97,14 +97,14 @@ fn judge(
     (seen, over)
 }
 
-/// Ends a session's worker; the line that says why.
+/// Kills a session's worker. Returns the line that says why.
 fn end(sessions: &Sessions, session: u64, Excess { has, may }: Excess) -> String {
     if let Some(worker) = sessions.ender(session) {
         worker.signal(Signal::KILL);
     }
     let over = has - may;
     format!(
-        "session {session} ends: it has {over} bytes on the GPU more than its quota, its context and the tolerance allow: \
+        "session {session} ends: on the GPU it has {over} bytes more than its quota, its context and the tolerance allow: \
          {has} of {may}"
     )
 }
@@ -124,9 +124,9 @@ mod tests {
     use crate::workers::worker_channel::ChannelEntrance;
 
     const GIB: u64 = 1 << 30;
-    /// What a context takes.
+    /// Bytes of a context.
     const CONTEXT: u64 = GIB / 2;
-    /// What a session of 1 GiB may have.
+    /// The most bytes that a session of 1 GiB may have.
     const MAY: u64 = GIB + CONTEXT + TOLERANCE;
 
     /// A session on GPU 0 with a quota of 1 GiB, and a process in its worker's place, which leaves by itself after a minute.
@@ -151,7 +151,7 @@ mod tests {
         (sessions, both)
     }
 
-    /// Looks as the thread does, and ends who is over; the lines for the log.
+    /// Looks as the thread does, and ends the sessions that have too much. Returns the lines for the log.
     fn look(sessions: &mut Sessions, processes: Option<&[(u32, u64)]>) -> (Seen, Vec<String>) {
         let (of_gpu, processes) = (sessions.sessions_on_gpu(0), processes.map(|all| all.iter().copied().collect()));
         let (seen, over) = judge(sessions.accounting(), &of_gpu, processes.as_ref());
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(look(&mut sessions, Some(&have)), (Seen::Some, Vec::new()), "one look may be mistaken");
         let (seen, lines) = look(&mut sessions, Some(&have));
         let words = format!(
-            "session {greedy} ends: it has 7 bytes on the GPU more than its quota, its context and the tolerance allow: {} of \
+            "session {greedy} ends: on the GPU it has 7 bytes more than its quota, its context and the tolerance allow: {} of \
              {MAY}",
             MAY + 7
         );

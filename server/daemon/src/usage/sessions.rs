@@ -1,5 +1,6 @@
-//! Who uses what: the table of sessions.
-//! In: admissions, reports of workers, ends. Out: rows. Pure: no process, no clock but the instant it is given.
+//! The table of sessions.
+//! In: admissions, reports of workers, ends. Out: rows. It is pure: it starts no process, and its callers give it the
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,23 +19,23 @@ use crate::workers::worker_channel::{ChannelEntrance, Key};
 pub(crate) struct Table(Arc<Mutex<Sessions>>);
 
 impl Table {
-    /// These sessions.
+    /// A table with these sessions.
     pub(crate) fn new(sessions: Sessions) -> Self {
         Self(Arc::new(Mutex::new(sessions)))
     }
 
-    /// A thread that panicked with it left it whole: every change is one step.
+    /// A panic cannot leave it inconsistent: every change is one step.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
         floe_lock::lock(&self.0)
     }
 
-    /// The row of a session that was added; the session ends with it.
+    /// The row of an added session. Dropping it removes the session.
     pub(crate) fn row(&self, session: u64) -> Row {
         Row { table: self.clone(), session }
     }
 }
 
-/// A session's row in the table, which goes when this is dropped, however its thread ends.
+/// A session's row in the table. Dropping it removes the row, however the session's thread ends.
 #[derive(Debug)]
 pub(crate) struct Row {
     table: Table,
@@ -47,7 +48,7 @@ impl Drop for Row {
         if let Some(channel) = channel {
             channel.end_tunnels();
         }
-        // Its way to the worker is closed when nobody is kept waiting: a worker may have sent what takes long to close.
+        // The channel to the worker closes after the lock, since descriptors that a worker sent may delay the close.
         let gone = self.table.lock().remove(self.session);
         drop(gone);
     }
@@ -58,7 +59,7 @@ impl Drop for Row {
 pub(crate) struct Admission {
     /// Its number; never used again by this daemon.
     pub(crate) session: u64,
-    /// Its row, for as long as it lasts.
+    /// Its row, which it keeps in the table.
     pub(crate) _row: Row,
     /// The GPU's index in the device library.
     pub(crate) gpu: i32,
@@ -70,54 +71,54 @@ pub(crate) struct Admission {
     pub(crate) window: u64,
     /// Bytes of the window.
     pub(crate) window_bytes: u64,
-    /// The quota in bytes; 0 for all there is.
+    /// The quota in bytes; 0: all of the GPU.
     pub(crate) quota: u64,
-    /// Whether its worker asks for memory before it takes it.
+    /// Whether its worker must ask before it takes device memory.
     pub(crate) asks_for_memory: bool,
     /// Variables of the program that belong to the driver.
     pub(crate) settings: Vec<(String, String)>,
-    /// What lets further connections join.
+    /// The key by which further connections join.
     pub(crate) key: Key,
-    /// How many may carry bulk data.
+    /// The most bulk connections.
     pub(crate) bulk_connections: u32,
-    /// Milliseconds for which it outlives its connections; 0: it ends with any of them.
+    /// The grace period in milliseconds; 0: the session ends with any of its connections.
     pub(crate) grace_ms: u64,
-    /// The client's process, where that is of this machine and shown to it by the same id.
+    /// The client's process, if it is of this machine and has the same id there as here.
     pub(crate) client: Option<i32>,
-    /// What client and worker agree to go over to first of all.
+    /// The transport that client and worker agree on first.
     pub(crate) transport: Transport,
 }
 
-/// A session that is there.
+/// A session of the table.
 #[derive(Debug)]
 pub(crate) struct Session {
     gpu: u32,
     session_request: SessionRequest,
-    /// Bytes; 0 for all there is.
+    /// In bytes; 0: all of the GPU.
     quota: u64,
     used: u64,
     since: Instant,
     worker: u32,
-    /// What signals its worker, once that has started.
+    /// Signals its worker; `None` before that has started.
     ender: Option<Ender>,
     entrance: ChannelEntrance,
-    /// Since when its client is missing.
+    /// When its client went missing.
     broken: Option<Instant>,
-    /// How its commands come, and that they do not.
+    /// The transport, and for how long its client has been missing.
     transport: String,
 }
 
 impl Session {
-    /// Whether it is one of this peer's; the server's own user (`None`) is shown all.
+    /// Whether this peer may see it. The server's own user (`None`) sees all.
     fn is_shown_to(&self, peer: Option<Source>) -> bool {
         peer.is_none() || self.session_request.source == peer
     }
 }
 
-/// Who asks for a session.
+/// A peer's request for a session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRequest {
-    /// Whose share it counts for; `None`: the server's own user's, who has no share but all.
+    /// The peer whose share it counts for; `None`: the server's own user, who has no limit.
     pub(crate) source: Option<Source>,
     /// Host and address.
     pub(crate) client: String,
@@ -129,7 +130,7 @@ pub(crate) struct SessionRequest {
     pub(crate) pid: u32,
     /// Which of the program's vGPUs it is.
     pub(crate) ordinal: u32,
-    /// How its commands come.
+    /// The transport of its commands.
     pub(crate) transport: &'static str,
 }
 
@@ -138,17 +139,17 @@ pub(crate) struct SessionRequest {
 pub(crate) struct Tenant {
     pub(crate) pid: u32,
     pub(crate) ordinal: u32,
-    /// Quota in bytes; 0 for all there is.
+    /// Quota in bytes; 0: all of the GPU.
     pub(crate) quota: u64,
     pub(crate) used: u64,
     pub(crate) worker: u32,
 }
 
-/// The most characters of a host's and of a program's name that are kept: a table is to be read.
+/// The most characters kept of a host's or a program's name, so that a table stays readable.
 const NAME_CHARACTERS: usize = 128;
 
 impl SessionRequest {
-    /// What a peer says of itself, and who it is.
+    /// The request, from the peer's message and its connection.
     pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, transport: Transport) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
         Self {
@@ -169,7 +170,7 @@ impl SessionRequest {
     }
 }
 
-/// A name that a peer says, as it may stand in others' terminals.
+/// A name from a peer, made safe for others' terminals.
 fn printable(name: &str) -> String {
     floe_wire::printable_within(NAME_CHARACTERS, name)
 }
@@ -183,23 +184,23 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// How many there are.
+    /// The number of sessions.
     pub(crate) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many use a GPU.
+    /// The number of sessions on a GPU.
     pub(crate) fn on_gpu(&self, gpu: u32) -> u32 {
         let count = self.rows.values().filter(|session| session.gpu == gpu).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// How many a peer has.
+    /// The number of a peer's sessions.
     pub(crate) fn of_peer(&self, source: Source) -> usize {
         self.rows.values().filter(|session| session.session_request.source == Some(source)).count()
     }
 
-    /// Of the sessions that wait for their client, of the same peer as `session`, those that are too many, with their workers.
+    /// Sessions above the limit among those of `session`'s peer that wait for their client, with their workers.
     pub(crate) fn too_many_waiting(&self, session: u64, limits: &SessionLimits) -> Vec<(u64, u32)> {
         let Some(source) = self.rows.get(&session).and_then(|row| row.session_request.source) else {
             return Vec::new();
@@ -211,17 +212,17 @@ impl Sessions {
         waiting.into_iter().take(leaving).map(|(_, number, worker)| (number, worker)).collect()
     }
 
-    /// Who has how much memory: an account begins and ends with its session.
+    /// The account of device memory.
     pub(crate) fn accounting(&mut self) -> &mut Accounting {
         &mut self.accounting
     }
 
-    /// Bytes of a GPU that nobody has.
+    /// Free bytes of a GPU.
     pub(crate) fn free_on_gpu(&self, gpu: u32) -> u64 {
         self.accounting.free(gpu)
     }
 
-    /// Adds a session whose connections come in by `entrance`, returns its number.
+    /// Adds a session whose connections arrive at `entrance`. Returns its number.
     pub(crate) fn add(
         &mut self,
         session_request: SessionRequest,
@@ -240,7 +241,7 @@ impl Sessions {
         self.last
     }
 
-    /// How connections come to a session; `None` when it is over.
+    /// A session's entrance for connections; `None` when the session has ended.
     pub(crate) fn entrance(&mut self, session: u64) -> Option<&mut ChannelEntrance> {
         self.rows.get_mut(&session).map(|row| &mut row.entrance)
     }
@@ -252,21 +253,21 @@ impl Sessions {
         }
     }
 
-    /// A session's worker says how much it uses.
+    /// A session's worker reports its bytes.
     pub(crate) fn uses(&mut self, session: u64, bytes: u64) {
         if let Some(row) = self.rows.get_mut(&session) {
             row.used = self.accounting.uses(session, bytes);
         }
     }
 
-    /// A session's worker says since when its client is missing, or that it is there again.
+    /// A session's worker reports since when its client is missing, or that it is back.
     pub(crate) fn breaks(&mut self, session: u64, since: Option<Instant>) {
         if let Some(row) = self.rows.get_mut(&session) {
             row.broken = since;
         }
     }
 
-    /// A session is over; what it had, to be dropped when the table is not locked any more.
+    /// Removes a session. The caller drops it after the lock.
     #[must_use]
     pub(crate) fn remove(&mut self, session: u64) -> Option<Session> {
         self.accounting.end(session);
@@ -279,8 +280,8 @@ impl Sessions {
         of_gpu.map(|session| session.worker).collect()
     }
 
-    /// The sessions on a GPU whose programs run on this host, of those that may be shown: `peer`'s own, or all. What a host
-    /// is called is only what its programs say.
+    /// The sessions on a GPU whose programs run on this host, of those that `peer` may see. Programs name their host
+    /// themselves.
     pub(crate) fn tenants(&self, gpu: u32, host: &str, peer: Option<Source>) -> Vec<Tenant> {
         let host = printable(host);
         let its = |row: &&Session| row.gpu == gpu && row.session_request.host == host && row.is_shown_to(peer);
@@ -295,7 +296,7 @@ impl Sessions {
         .collect()
     }
 
-    /// What signals a session's worker; `None` where none has started.
+    /// Signals a session's worker; `None` before that has started.
     pub(crate) fn ender(&self, session: u64) -> Option<Ender> {
         self.rows.get(&session)?.ender.clone()
     }
@@ -306,12 +307,12 @@ impl Sessions {
         rows.map(|(session, row)| (*session, row.worker)).collect()
     }
 
-    /// What signals each of the workers.
+    /// The enders of all workers.
     pub(crate) fn enders(&self) -> Vec<Ender> {
         self.rows.values().filter_map(|session| session.ender.clone()).collect()
     }
 
-    /// Rows for `ListSessions`: those of one peer, without what is the server's own business, or all.
+    /// Rows for `ListSessions`: all, or those of one peer without the workers' process ids.
     pub(crate) fn rows(&mut self, now: Instant, peer: Option<Source>) -> Vec<SessionRow<'_>> {
         for row in self.rows.values_mut() {
             let its = row.session_request.transport;

@@ -1,6 +1,6 @@
-//! What the GPUs are doing: readings of NVIDIA's management library where the devices are NVIDIA's, of the machine where
-//! the device is made of its cores. GPUs and workers come in, numbers go out, at most 100 ms old. It never loads CUDA, and
-//! what cannot be read is left out, never made up.
+//! Telemetry samples of GPUs, from NVIDIA's management library, or from the machine for CPU devices. GPUs and workers
+//! come in, numbers go out, at most 100 ms old. It never loads CUDA. It omits what it cannot read, and makes up
+//! nothing.
 
 mod machine;
 mod nvidia;
@@ -14,23 +14,23 @@ use floe_nvml::Reading;
 use machine::Machine;
 use nvidia::Nvidia;
 
-/// Numbers younger than this are good enough: monitors ask several times for one sample.
+/// The age up to which numbers are reused: monitors ask several times for one sample.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Numbers that were read.
 pub(crate) type Readings = Vec<(Reading, u64)>;
 
-/// What is known of one GPU.
+/// A sample of one GPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TelemetrySample {
     pub(crate) readings: Readings,
     /// Per worker process.
     pub(crate) workers: BTreeMap<u32, Readings>,
-    /// What is the device's for good.
+    /// The device's constant texts.
     pub(crate) labels: Labels,
 }
 
-/// Texts about a device; empty where they are not known.
+/// Texts about a device; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) serial: String,
@@ -48,12 +48,12 @@ pub(crate) struct Target<'a> {
     pub(crate) workers: Vec<u32>,
 }
 
-/// Where numbers come from.
+/// The source of the numbers.
 #[derive(Debug)]
 enum Source {
     Nvidia(Box<Nvidia>),
     Machine(Machine),
-    /// The device is neither.
+    /// The device is of another kind.
     None,
 }
 
@@ -62,7 +62,7 @@ enum Source {
 pub(crate) struct Telemetry {
     /// `nvidia`, `cpu` or `other`.
     kind: String,
-    /// Opened when somebody asks for the first time: most daemons' clients never do.
+    /// Opened at the first question: most daemons' clients never ask.
     source: OnceLock<Source>,
     samples: Mutex<BTreeMap<u32, Taken>>,
 }
@@ -94,7 +94,7 @@ impl Telemetry {
         })
     }
 
-    /// The version of NVIDIA's driver; empty where it is not NVIDIA's.
+    /// The version of NVIDIA's driver; empty for other devices.
     pub(crate) fn driver(&self) -> &str {
         match self.source() {
             Source::Nvidia(nvidia) => nvidia.driver(),
@@ -102,7 +102,7 @@ impl Telemetry {
         }
     }
 
-    /// What is known of a GPU; `slow` also asks for what takes a driver tens of milliseconds.
+    /// A sample of a GPU. `slow` adds readings that take a driver tens of milliseconds.
     pub(crate) fn read(&self, target: &Target<'_>, slow: bool) -> TelemetrySample {
         let mut samples = self.samples();
         let fresh = |taken: &&Taken| taken.at.elapsed() < FRESH && (taken.slow || !slow);
@@ -118,7 +118,7 @@ impl Telemetry {
         sample
     }
 
-    /// Bytes that each process has on a GPU, by process id; `None` where nobody can say.
+    /// Bytes of each process on a GPU, by process id; `None` if unknown.
     pub(crate) fn processes(&self, uuid: &[u8]) -> Option<BTreeMap<u32, u64>> {
         match self.source() {
             Source::Nvidia(nvidia) => nvidia.processes(uuid),
@@ -126,7 +126,7 @@ impl Telemetry {
         }
     }
 
-    /// A thread that panicked with them left each whole.
+    /// A panic cannot leave a sample inconsistent.
     fn samples(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
         floe_lock::lock(&self.samples)
     }

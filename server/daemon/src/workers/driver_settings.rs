@@ -1,13 +1,13 @@
-//! The program's variables that reach its worker's driver.
-//! In: what a client says of them. Out: those that a worker is started with, or which of them can be no variable.
-//! They change how the driver works, not what it may touch; all others are left out.
+//! The program's variables for its worker's driver.
+//! In: variables from a client. Out: the worker's variables, or the first that is not a valid one.
+//! They change how the driver works, not what it may touch. All others are dropped.
 
 use floe_settings::is_for_workers;
 use floe_wire::{Setting, printable};
 
-/// No process can be started with it.
+/// No process can start with such a variable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a setting with a zero byte, or with an equals sign in its name: {0}")]
+#[error("a variable has a zero byte, or an equals sign in its name: {0}")]
 pub(crate) struct NoVariable(String);
 
 /// The settings that a worker gets, each a name and a value.

@@ -1,12 +1,12 @@
 //! Lines that another process writes to a pipe.
-//! In: the pipe, and how long a line may be. Out: each line, once its end has come; what is longer is cut there.
-//! It never holds more than one line and never waits: it is asked when there is something to read.
+//! In: the pipe, and the most bytes of a line. Out: each complete line; longer lines are cut.
+//! It never holds more than one line and never waits: its caller polls the pipe first.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, read};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const CHUNK: usize = 4 << 10;
 
 /// A pipe whose lines are read.
@@ -15,9 +15,9 @@ pub(crate) struct Lines {
     pipe: OwnedFd,
     /// The most bytes of a line.
     most: usize,
-    /// What has come of the next.
+    /// The bytes of the next line so far.
     line: Vec<u8>,
-    /// Whether more has come of it than is kept.
+    /// Whether the line is longer than what is kept.
     is_cut: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Whether it was longer.
+    /// Whether it was cut.
     pub(crate) is_cut: bool,
 }
 
@@ -34,7 +34,7 @@ impl Lines {
         Self { pipe, most, line: Vec::new(), is_cut: false }
     }
 
-    /// Reads once and shows the lines that are whole. False: there will be no more.
+    /// Reads once and passes on complete lines. Returns false at the end of the pipe.
     pub(crate) fn read(&mut self, mut see: impl FnMut(Line<'_>)) -> bool {
         let mut chunk = [0; CHUNK];
         let bytes = match read(&self.pipe, &mut chunk) {

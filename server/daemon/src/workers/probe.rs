@@ -1,6 +1,6 @@
-//! What devices there are: asked of a worker process, because the daemon itself never loads CUDA.
-//! In: the worker's executable, the library's name. Out: the devices, or the worker's own words why there are none;
-//! and a device as a client is told of it.
+//! The list of devices. A worker process reads it, because the daemon itself never loads CUDA.
+//! In: the worker's executable, the library's name. Out: the devices, or the worker's reason why there are none; and a
+//! device in a client's form.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
-//! A worker from its start to its end, which comes whatever the worker does.
-//! In: its process, what it reports, what it says for the log. Out: its reports, its words in the daemon's log, why it ended.
-//! Nothing it writes can fill the daemon's memory or look like another's words, and no signal reaches a process that has
-//! its number later.
+//! Follows a worker from its start to its end, which the daemon enforces.
+//! In: its process, its reports, its log lines. Out: its reports, its lines in the daemon's log, why it ended. A
+//! worker's output can neither fill the daemon's memory nor look like another's lines. No signal reaches a later
+//! process with the same id.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
@@ -16,40 +16,40 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::lines::{Line, Lines};
 use crate::error::DaemonError;
 
-/// How long a worker may take to end when it has said that it does, or should have.
+/// A worker's time to end after it has said that it ends, or should have.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Bytes of a report: the longest says why a session ended, of which a worker says as much as a line of the log holds.
+/// The most bytes of a report. The longest one says why a session ended, in at most a log line's bytes.
 const REPORT_BYTES: usize = 64 << 10;
 /// Bytes of a line for the log.
 const WORDS_BYTES: usize = 16 << 10;
-/// How long a worker's words are left in its pipe when one has been left out: it then writes no faster than they are read.
+/// The pause in reading a worker's log lines after one was omitted. The full pipe then slows the worker down.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Reports in one second: a worker makes a handful.
+/// The most reports in one second: a worker sends a handful.
 const MOST_REPORTS: u32 = 1000;
-/// Reads of what a worker that has ended said last: more than its pipes hold.
+/// Reads after a worker has ended: for more bytes than its pipes hold.
 const LAST_READS: u32 = 64;
 
-/// Signals one worker, and never a process that has its number later.
+/// Signals one worker, and never a later process with the same id.
 #[derive(Clone, Debug)]
 pub(crate) struct Ender(Arc<OwnedFd>);
 
 impl Ender {
     fn of(child: &Child) -> Result<Self, DaemonError> {
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH);
-        // Nobody has waited for it, so the number is still its own.
+        // The process has not been waited for, so the id is still its own.
         let process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()));
-        let failed = DaemonError::system("watching a worker");
+        let failed = DaemonError::system("cannot watch a worker");
         Ok(Self(Arc::new(process.map_err(|error| failed(error.into()))?)))
     }
 
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        // It may have ended in this moment.
+        // The process may just have ended.
         let _ = pidfd_send_signal(&*self.0, signal);
     }
 }
 
-/// A worker that runs. It is killed when this is dropped before it has ended.
+/// A running worker. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -58,14 +58,14 @@ pub(crate) struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has been waited for is not signalled any more.
+        // `kill` does not signal a process that has been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Worker {
-    /// Takes a process over that was started with pipes for what it says.
+    /// Supervises a process that was started with pipes for its output.
     pub(crate) fn of(mut child: Child) -> Result<Self, DaemonError> {
         match Ender::of(&child) {
             Ok(ender) => Ok(Self { child, ender }),
@@ -77,18 +77,18 @@ impl Worker {
         }
     }
 
-    /// Its process id, which is its own as long as this is there.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What signals it.
+    /// Signals it.
     pub(crate) fn ender(&self) -> Ender {
         self.ender.clone()
     }
 
-    /// Hands on what it reports and says until it has ended, which is seen to when it does not by itself. Returns why it
-    /// ended when that was not the client's going away. `say` has an entry stand in the log, or leaves it out: false.
+    /// Passes on its reports and log lines until it has ended. A worker that does not end in time is killed. Returns
+    /// why it ended, unless its client left. `say` logs an entry, or returns false if it omits it.
     pub(crate) fn follow(
         mut self,
         session: u64,
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Hears what it says until its process has ended and that has been read.
+    /// Reads its output until its process has ended and all has been read.
     fn hear(&self, voice: &mut Voice<impl FnMut(&str) -> bool, impl FnMut(Report)>, reports: Lines, words: Lines) {
         let (mut reports, mut words) = (Some(reports), Some(words));
         let mut last_reads = LAST_READS;
@@ -129,17 +129,17 @@ impl Worker {
                 voice.due.ends(Instant::now());
             }
             if process {
-                // A process that it started may have its pipes, and write without end.
+                // A process that the worker started may hold its pipes and write without end.
                 last_reads = if has_report || has_words { last_reads - 1 } else { 0 };
             }
         }
     }
 }
 
-/// Waits until the process has ended or has said something: which of these.
+/// Waits until the process has ended or has written something. Returns which of these.
 fn wait(process: &Ender, reports: Option<&Lines>, words: Option<&Lines>, patience: Option<Duration>) -> [bool; 3] {
     let own = process.0.as_fd();
-    // Who has closed a pipe is asked nothing there.
+    // A closed pipe is not polled.
     let watched = [Some(own), reports.map(AsFd::as_fd), words.map(AsFd::as_fd)];
     let mut watched = watched.map(|descriptor| match descriptor {
         Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
@@ -155,19 +155,19 @@ fn wait(process: &Ender, reports: Option<&Lines>, words: Option<&Lines>, patienc
     }
 }
 
-/// What one worker says, and what becomes of it.
+/// One worker's output and what follows from it.
 struct Voice<S, R> {
     session: u64,
     say: S,
     report: R,
     due: Due,
-    /// Why it says that it ended.
+    /// The worker's own reason for its end.
     ended: Option<String>,
-    /// Why it is killed.
+    /// The reason for killing it.
     failure: Option<&'static str>,
-    /// Until when its words are not read.
+    /// Until when its log lines are not read.
     quieted: Option<Instant>,
-    /// Since when reports are counted, and how many there were.
+    /// When the count of reports began, and the count.
     counted: (Instant, u32),
 }
 
@@ -178,7 +178,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         Self { session, say, report, due, ended, failure, quieted, counted }
     }
 
-    /// A worker that is itself does no such thing.
+    /// Records the first failure. Only a worker in an attacker's hands fails so.
     fn has_failed(&mut self, why: &'static str) {
         if self.failure.is_none() {
             (self.say)(&format!("floed: session {}: killing its worker: {why}\n", self.session));
@@ -186,14 +186,14 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         }
     }
 
-    /// How long it is left alone.
+    /// The time until the next deadline.
     fn patience(&self) -> Option<Duration> {
         let due = self.due.at().filter(|_| self.failure.is_none());
         let next = due.into_iter().chain(self.quieted).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// A line of its reports.
+    /// Reads one line of its reports.
     fn reports(&mut self, line: Line<'_>) {
         if self.failure.is_some() {
             return;
@@ -204,9 +204,9 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         }
         self.counted.1 += 1;
         match serde_json::from_slice::<Report>(line.bytes) {
-            _ if line.is_cut => self.has_failed("a report of it is too long"),
-            _ if self.counted.1 > MOST_REPORTS => self.has_failed("it reports without end"),
-            Err(_) => self.has_failed("what it reports is no report"),
+            _ if line.is_cut => self.has_failed("one of its reports is too long"),
+            _ if self.counted.1 > MOST_REPORTS => self.has_failed("it sends too many reports"),
+            Err(_) => self.has_failed("one of its reports cannot be parsed"),
             Ok(Report::Ended(why)) => {
                 self.due.ends(now);
                 self.ended = Some(one_entry(&why));
@@ -220,7 +220,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         }
     }
 
-    /// A line for the log, where it cannot look like the daemon's or another session's.
+    /// Logs one line, which cannot look like the daemon's or another session's.
     fn says(&mut self, line: Line<'_>) {
         let entry = entry(self.session, &String::from_utf8_lossy(line.bytes));
         if !(self.say)(&entry) {
@@ -228,13 +228,13 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         }
     }
 
-    /// Whether its words are not read now.
+    /// Whether its log lines are not read now.
     fn is_quieted(&mut self) -> bool {
         self.quieted = self.quieted.filter(|until| *until > Instant::now());
         self.quieted.is_some()
     }
 
-    /// Why it has ended, otherwise than by its client's leaving.
+    /// Why it has ended, if its client did not leave.
     fn why(self, status: ExitStatus) -> String {
         match (self.failure, self.ended) {
             (Some(failure), _) => format!("its worker was killed: {failure}"),
@@ -247,7 +247,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
     }
 }
 
-/// A line of a worker as it stands in the log: with its session's number, or set in behind one that has it.
+/// A worker's line in the log's form: with its session's number, or indented below a line with the number.
 fn entry(session: u64, line: &str) -> String {
     let prefix = format!("floe-worker: session {session}: ");
     let (prefix, words) = match line.strip_prefix(&prefix) {
@@ -258,7 +258,7 @@ fn entry(session: u64, line: &str) -> String {
     format!("{prefix}{}\n", one_entry(words))
 }
 
-/// Until when a worker has to be over.
+/// The deadline for a worker's end.
 struct Due {
     grace: Duration,
     over: Option<Instant>,
@@ -266,17 +266,17 @@ struct Due {
 }
 
 impl Due {
-    /// Of a session that outlives its connections by `grace`.
+    /// The deadline in a session with this grace period.
     fn new(grace: Duration) -> Self {
         Self { grace, over: None, broken: None }
     }
 
-    /// It says that its session is over, or can say nothing any more.
+    /// The worker says that its session has ended, or has closed its pipe.
     fn ends(&mut self, now: Instant) {
         self.over.get_or_insert(now + FAREWELL);
     }
 
-    /// It says that its client is missing, or there again.
+    /// The worker says that its client is missing, or is back.
     fn breaks(&mut self, since: Option<Instant>) {
         match since {
             Some(since) => _ = self.broken.get_or_insert(since + self.grace + FAREWELL),

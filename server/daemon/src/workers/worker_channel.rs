@@ -1,7 +1,7 @@
-//! How connections come to a session's worker: its own, and those that join later with its key.
-//! In: keys of peers. Out: the way to the worker, for as many as the session may have.
-//! Whether a key is right takes the same time whatever differs. What this process does for connections that it has handed
-//! over, to seal them, is counted here and ends with the session.
+//! The channel to a session's worker, for the session's own connection and those that join by its key.
+//! In: keys of peers. Out: the channel, for as many connections as the session may have.
+//! Keys are compared in constant time. Tunnels, by which this process seals connections of the worker, are counted here
+//! and end with the session.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,47 +18,47 @@ use crate::error::DaemonError;
 
 /// Bytes of a session's key: nobody guesses one.
 const KEY_BYTES: usize = 16;
-/// Connections beside those with bulk data that may be on their way to a worker: the session's own, the one with
-/// acknowledgements, and one of each that was left behind when they broke.
+/// Connections to a worker besides bulk connections: the session's own, the one with acknowledgements, and a broken
+/// predecessor of each.
 const SPARE: u32 = 4;
 
 /// A session's key.
 pub(crate) type Key = [u8; KEY_BYTES];
 
-/// How connections of a session come to its worker: by whom, and how many still may.
+/// A session's entrance for connections: its channel, its key, and how many may still join.
 #[derive(Debug)]
 pub(crate) struct ChannelEntrance {
     key: Key,
-    /// How many connections may still join; `None`: any number, as long as there is the session.
+    /// The number of connections that may still join; `None`: any number while the session lasts.
     left: Option<u32>,
     channel: Arc<WorkerChannel>,
-    /// Until the worker has it.
+    /// The worker's end, until the worker has it.
     taker: Option<Taker>,
 }
 
-/// Hands connections to a worker, and holds the tunnels of those that it was handed.
+/// Passes connections to a worker, and holds their tunnels.
 #[derive(Debug)]
 pub(crate) struct WorkerChannel {
     giver: Giver,
     /// The most tunnels at once: two for every connection a session has.
     most: usize,
-    /// `None`: the session is over.
+    /// `None`: the session has ended.
     tunnels: Mutex<Option<Vec<Tunnel>>>,
 }
 
 impl WorkerChannel {
-    /// Gives the worker its way to the cache of modules.
+    /// Gives the worker access to the cache of modules.
     ///
     /// # Errors
-    /// When the worker is gone.
+    /// When the worker has ended.
     pub(crate) fn give_modules(&self, end: &CacheEnd) -> io::Result<()> {
         self.giver.give_modules(end)
     }
 
-    /// Gives a connection to the worker, and never waits for that.
+    /// Gives a connection to the worker without waiting.
     ///
     /// # Errors
-    /// As [`Giver::give`]; `WouldBlock` also when more tunnels than the session may have are not over.
+    /// As [`Giver::give`]; `WouldBlock` also when the session has its most tunnels.
     pub(crate) fn give(&self, role: Role, link: Link) -> io::Result<()> {
         if let Some(tunnel) = link.tunnel() {
             let mut tunnels = floe_lock::lock(&self.tunnels);
@@ -72,7 +72,7 @@ impl WorkerChannel {
         self.giver.give(role, link)
     }
 
-    /// Says what the session may have of the device's memory.
+    /// Tells the worker how much device memory the session may have.
     ///
     /// # Errors
     /// As [`Giver::grant`].
@@ -80,7 +80,7 @@ impl WorkerChannel {
         self.giver.grant(granted)
     }
 
-    /// The worker is gone: the tunnels are over when this returns, and there will be no more.
+    /// Ends all tunnels of a worker that has ended, and allows no more.
     pub(crate) fn end_tunnels(&self) {
         let tunnels = floe_lock::lock(&self.tunnels).take();
         tunnels.iter().flatten().for_each(Tunnel::finish);
@@ -88,11 +88,11 @@ impl WorkerChannel {
 }
 
 impl ChannelEntrance {
-    /// A way in for the session's own connection and so many more with bulk data: once each, or as often as they break
-    /// where the session outlives them.
+    /// An entrance for the session's own connection and so many bulk connections. Each may join once, or as often as it
+    /// breaks if the session `outlives` its connections.
     pub(crate) fn new(bulk_connections: u32, outlives: bool) -> Result<Self, DaemonError> {
         let most = bulk_connections.saturating_add(SPARE);
-        let (giver, taker) = pair(most).map_err(DaemonError::system("making a socket for a worker"))?;
+        let (giver, taker) = pair(most).map_err(DaemonError::system("cannot make a socket for a worker"))?;
         let key = *random()?.first_chunk().expect("a nonce is longer than a key");
         let left = (!outlives).then_some(bulk_connections);
         let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
@@ -100,7 +100,7 @@ impl ChannelEntrance {
         Ok(Self { key, left, channel, taker: Some(taker) })
     }
 
-    /// What lets connections join.
+    /// The key by which connections join.
     pub(crate) fn key(&self) -> Key {
         self.key
     }
@@ -110,12 +110,12 @@ impl ChannelEntrance {
         self.taker.take().map(Taker::into_descriptor)
     }
 
-    /// The way for the session's own connection.
+    /// The channel for the session's own connection.
     pub(crate) fn channel(&self) -> Arc<WorkerChannel> {
         Arc::clone(&self.channel)
     }
 
-    /// The way for one that joins; `None` where the key is wrong or as many have joined as may.
+    /// The channel for a connection that joins; `None` if the key is wrong or no more may join.
     pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<WorkerChannel>> {
         if !bool::from(self.key.as_slice().ct_eq(key)) {
             return None;

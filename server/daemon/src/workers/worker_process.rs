@@ -1,6 +1,6 @@
-//! How one session's process is started.
-//! In: the admission, and the worker's end of the way to hand it connections. Out: the process, with pipes for what it
-//! reports and says. It follows no worker: `supervision` does.
+//! Starts one session's process.
+//! In: the admission, and the worker's end of its channel. Out: the process, with pipes for its reports and log lines.
+//! It follows no worker: `supervision` does.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -14,29 +14,29 @@ use super::supervision::Worker;
 use crate::error::DaemonError;
 use crate::usage::sessions::Admission;
 
-/// What all workers of a daemon are started with.
+/// The settings that all workers of a daemon share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// The executable.
     pub(crate) worker: &'a Path,
-    /// The library that is the device.
+    /// The device library.
     pub(crate) library: &'a str,
     /// The most bytes of host memory a session may share.
     pub(crate) shared_memory: u64,
-    /// Bytes of pinned memory for its data on their way.
+    /// Bytes of pinned memory for its data in flight.
     pub(crate) transport_memory: u64,
-    /// For how long its client may send nothing; zero: for ever.
+    /// The longest silence of its client; zero: no limit.
     pub(crate) idle_limit: Duration,
     /// Bytes of host memory a worker may have; 0: all there is.
     pub(crate) host_memory: u64,
-    /// How much of the sandbox the operator demands.
+    /// How much of the sandbox the operator requires.
     pub(crate) sandbox: Demand,
     /// Whether addresses are the same in every worker.
     pub(crate) fixed_addresses: bool,
 }
 
-/// The daemon's variables that a worker gets: where libraries are, which devices the operator shows, how long
-/// threads spin; those of the CPU device come beside them. Nothing that names a secret or a home.
+/// The daemon's variables that a worker gets: paths of libraries, the operator's choice of devices, how long threads
+/// spin. Those of the CPU device are added. None names a secret or a home folder.
 const INHERITED: [&str; 6] = [
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
@@ -46,13 +46,13 @@ const INHERITED: [&str; 6] = [
     "FLOE_TRACE",
 ];
 
-/// NVIDIA's driver keeps no compiled code on disk: one tenant's would be another's, and no worker may write.
+/// NVIDIA's driver keeps no compiled code on disk: tenants would share it, and no worker may write.
 const NO_COMPILER_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
-/// Starts the worker, which is handed its connections at `worker_end`, its stdin.
+/// Starts the worker, which gets its connections at `worker_end`, its stdin.
 ///
-/// The thread that calls this must live as long as the worker: the worker asks the kernel to be killed when its parent
-/// ends, and the kernel means the thread.
+/// The calling thread must live as long as the worker. The worker asks the kernel to be killed when its parent ends,
+/// and the kernel takes the thread for the parent.
 pub(crate) fn start(place: &Place<'_>, admission: &Admission, worker_end: OwnedFd) -> Result<Worker, DaemonError> {
     let task = Task {
         session: admission.session,
@@ -80,7 +80,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, worker_end: OwnedF
     let child = Command::new(place.worker)
         .env_clear()
         .envs(inherited)
-        // The CPU device says at once what it refuses: its words go to the client, which knows when to tell them.
+        // The CPU device logs refusals at once. Its lines go to the client, which decides when to print them.
         .env("FLOE_LOG", std::env::var_os("FLOE_LOG").unwrap_or_else(|| "warn".into()))
         .envs(admission.settings.iter().map(|(name, value)| (name, value)))
         .envs([NO_COMPILER_CACHE])

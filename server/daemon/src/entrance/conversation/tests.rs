@@ -133,7 +133,7 @@ fn token() -> Token {
     Token::read_or_make(&folder.path().join("token")).expect("made").0
 }
 
-/// What the daemon says next: a reply's status and body, or the code it ends with.
+/// The daemon's next message: a reply's status and body, or the code that ends the connection.
 fn hear(link: &mut Link) -> (u32, Vec<u8>) {
     let frame = link.receive(Some(Instant::now() + Duration::from_secs(20))).expect("a frame").expect("not closed");
     match Push::decode(frame.kind, frame.payload).expect("a message") {
@@ -299,7 +299,7 @@ fn a_proof_for_another_connection_is_refused() {
     link.send(&hello()).expect("sent");
     let (_, body) = hear(&mut link);
     let nonce = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
-    // What a relay gets from a client that has connected to it by TLS.
+    // The bytes that a relay gets from a client that has connected to it by TLS.
     let proof = token.secret().proof(Side::Client, &Protection::Tls([1; 32]), &nonce, OURS);
     link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
     assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
@@ -394,8 +394,8 @@ fn the_sockets_user_counts_only_where_the_peer_shows_its_own_process() {
     assert!(!is_asked(host(pid, true), false), "the operator says so");
 }
 
-/// The sessions that a peer of the server's own user is shown, once it has proved the token where it is asked for it; there
-/// is one of that user's and one of all those whose bytes are passed on.
+/// The sessions that a peer of the server's own user sees, after it has proved the token if it is asked to. There is
+/// one session of that user, and one of the clients whose bytes are forwarded.
 fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
     let (uid, pid) = (7, i32::try_from(std::process::id()).expect("a process id"));
     let (peer, token) = (Peer::Unix { uid, pid }, token());

@@ -1,20 +1,20 @@
 //! Connections without a proof that compete for the same places and the same threads.
-//! In: connections that come, those whose first bytes are complete, those that are over, and the time. Out: which may speak,
-//! on a thread, and which are closed.
-//! The newest always gets in, and no peer has more threads than its share however many connections it opens. Of peers with
-//! equally many threads the one that has waited longest is next; an address decides nothing.
+//! In: new connections, those whose first message is complete, those that have ended, and the time. Out: which may
+//! speak on a thread, and which are closed.
+//! The newest always gets in, and no peer has more threads than its share, however many connections it opens. Of peers
+//! with equally many threads the one that has waited longest is next. An address decides nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{Share, Slots, Source, UNPROVED};
 
-/// While others wait for its thread, a connection has so long at most to prove who it is.
+/// The most time for a connection to prove who it is, while others wait for its thread.
 pub(super) const LONGEST_IN_THE_WAY: Duration = Duration::from_secs(1);
-/// And so long at least, however many wait: a round trip to another continent.
+/// The least time, however many wait: a round trip to another continent.
 pub(super) const SHORTEST_IN_THE_WAY: Duration = Duration::from_millis(100);
 
-/// What is to be done with a connection.
+/// What to do with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It may speak.
@@ -23,17 +23,17 @@ pub(crate) enum Decision {
     Close(u64),
 }
 
-/// How many connections there may be, and how many of them may have threads.
+/// The most connections, and the most of them with threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) connections: Share,
     pub(crate) threads: Share,
 }
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// It has not said enough.
+    /// Its first message is not complete.
     Silent,
     /// It waits for a thread, behind all with smaller tickets.
     Waits { ticket: u64 },
@@ -54,10 +54,10 @@ struct Stranger {
 pub(crate) struct Pool {
     connections: Slots,
     rows: BTreeMap<u64, Stranger>,
-    /// Those with a thread, also where they are closed and it has not ended.
+    /// Those with a thread, including closed ones whose thread has not ended.
     speaking: Slots,
     threads: Share,
-    /// Those without, whose first bytes are complete, by their tickets.
+    /// Those without a thread whose first message is complete, by ticket.
     ready: BTreeMap<Source, BTreeMap<u64, u64>>,
     last_ticket: u64,
 }
@@ -67,7 +67,7 @@ impl Pool {
         Self {
             connections: Slots::new(room.connections),
             rows: BTreeMap::new(),
-            // It is asked before one more is counted.
+            // The limits are checked before one more is counted.
             speaking: Slots::new(Share { all: usize::MAX, each: usize::MAX }),
             threads: room.threads,
             ready: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// A connection is there; the one that is closed for it.
+    /// Adds a connection. Returns the connection that is closed for it.
     pub(crate) fn arrive(&mut self, connection: u64, source: Source, now: Instant) -> Option<u64> {
         let leaving = self.connections.take(connection, source);
         if let Some(leaving) = leaving {
@@ -85,7 +85,7 @@ impl Pool {
         leaving
     }
 
-    /// A connection's first bytes are complete. One that is not of these is none of its business.
+    /// A connection's first message is complete. Connections of other pools are ignored.
     pub(crate) fn is_ready(&mut self, connection: u64) {
         let Some(row) = self.rows.get_mut(&connection) else { return };
         if matches!(row.stage, Stage::Silent) {
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// A connection is over and its thread too, or it has proved who it is.
+    /// A connection and its thread have ended, or it has proved who it is.
     pub(crate) fn over(&mut self, connection: u64) {
         self.speaking.free(connection);
         self.close(connection);
@@ -109,13 +109,13 @@ impl Pool {
         }
     }
 
-    /// How many there are.
+    /// The number of connections.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// What is to be done now: those whose time is up are closed and forgotten, and threads go to those that wait, first to
+    /// What to do now. Connections whose time is up are closed and forgotten. Threads go to those that wait: first to
     /// the peers with the fewest, of these to the one that has waited longest.
     pub(crate) fn decide(&mut self, now: Instant) -> Vec<Decision> {
         let mut decisions = Vec::new();
@@ -127,7 +127,7 @@ impl Pool {
         }
         while let Some(decision) = self.next(now) {
             match decision {
-                // Its thread is free when it has ended.
+                // Its thread stays counted until it has ended.
                 Decision::Close(late) => self.close(late),
                 Decision::Speak(connection) => self.speak(connection, now),
             }
@@ -136,7 +136,7 @@ impl Pool {
         decisions
     }
 
-    /// When to decide again, if nothing comes before.
+    /// When to decide again, unless an event comes first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = self.rows.first_key_value().map(|(_, row)| row.since + UNPROVED)?;
         let thread = self.crowds().filter_map(|crowd| self.in_the_way_of(crowd)).map(|(_, until)| until).min();
@@ -152,7 +152,7 @@ impl Pool {
         self.speaking.take(connection, source);
     }
 
-    /// The connection that gets the next thread, or else one that goes for those that wait.
+    /// The connection that gets the next thread, or else one that closes for those that wait.
     fn next(&self, now: Instant) -> Option<Decision> {
         if self.speaking.count() < self.threads.all {
             let first = self.may_speak().min_by_key(|(source, ticket, _)| (self.speaking.of(*source), *ticket));
@@ -164,7 +164,7 @@ impl Pool {
         late.map(|(connection, _)| Decision::Close(connection))
     }
 
-    /// Of each peer that waits and has not its share of threads, the connection that has waited longest, with its ticket.
+    /// Of each waiting peer below its share of threads: the connection that has waited longest, with its ticket.
     fn may_speak(&self) -> impl Iterator<Item = (Source, u64, u64)> {
         let ready = self.ready.iter().filter(|(source, _)| self.speaking.of(**source) < self.threads.each);
         ready.filter_map(|(source, its)| {
@@ -172,8 +172,8 @@ impl Pool {
         })
     }
 
-    /// Those that wait for the same threads: all together where all threads are taken, and of each peer with its share of
-    /// them its own.
+    /// The groups that wait for the same threads. If all threads are taken, all waiting peers are one. Each peer that
+    /// has its full share is one of its own.
     fn crowds(&self) -> impl Iterator<Item = Crowd> {
         let is_full = self.speaking.count() >= self.threads.all;
         let waiting = if is_full { self.may_speak().count() } else { 0 };
@@ -183,8 +183,9 @@ impl Pool {
         all.into_iter().chain(own)
     }
 
-    /// The connection that has to go for these that wait, and when: of the peer's, or of the peers with the most threads, the
-    /// one that has had its thread longest. None while one that was closed for them is still on its thread.
+    /// The connection that must close for a waiting group, and when. It is the one that has had its thread longest, of
+    /// the peer's own or of the peers with the most threads. `None` while one that was closed for the group still has
+    /// its thread.
     fn in_the_way_of(&self, crowd: Crowd) -> Option<(u64, Instant)> {
         let most = crowd.of.is_none().then(|| self.speaking.heaviest().map_or(0, |peer| self.speaking.of(peer)));
         let is_one =
@@ -209,23 +210,23 @@ impl Pool {
     }
 }
 
-/// Who waits for the same threads.
+/// A group that waits for the same threads.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
-    /// The peer whose threads they are; `None`: all.
+    /// The peer that has the threads; `None`: all peers.
     of: Option<Source>,
-    /// How many wait: connections of the peer, or peers.
+    /// The number that wait: connections of the peer, or peers.
     waiting: usize,
-    /// How many threads there are.
+    /// The number of threads.
     threads: usize,
 }
 
 impl Crowd {
-    /// How long a connection may have one of the threads: the more wait, the shorter.
+    /// The time for which a connection may have one of the threads: the more wait, the shorter.
     fn patience(self) -> Duration {
         let turns = self.waiting.div_ceil(self.threads.max(1)).max(1);
         let turns = u32::try_from(turns).unwrap_or(u32::MAX);
-        // The square has the last of sixteen turns begin before the time of those that wait is up.
+        // Because of the square, the last of sixteen turns begins before the waiting connections' time is up.
         (LONGEST_IN_THE_WAY / turns.saturating_mul(turns)).max(SHORTEST_IN_THE_WAY)
     }
 }

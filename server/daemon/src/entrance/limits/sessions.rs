@@ -1,14 +1,14 @@
-//! How many sessions a peer may have.
-//! In: how many there are, of all and of one peer. Out: room for one more, or which limit says no.
+//! Limits of sessions, for all and per peer.
+//! In: the numbers of all sessions and of one peer's. Out: room for one more, or the limit that forbids it.
 
 use super::{Share, Source};
 
-/// What the operator allows.
+/// The limits that the operator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionLimits {
     /// Sessions at once.
     pub(crate) sessions: Share,
-    /// Sessions of one peer that wait for their client to make its connections again.
+    /// The most sessions of one peer that wait for their client to reconnect.
     pub(crate) waiting: usize,
 }
 
@@ -16,15 +16,16 @@ pub(crate) struct SessionLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TooMany {
     /// The server is full.
-    #[error("this server has as many sessions as it may: {0}")]
+    #[error("this server has reached its limit of sessions: {0}")]
     All(usize),
-    /// The peer has its share.
-    #[error("this client's address or user has as many sessions here as it may: {0}")]
+    /// The peer has reached its share.
+    #[error("this client's address or user has reached its limit of sessions here: {0}")]
     OfPeer(usize),
 }
 
 impl SessionLimits {
-    /// May there be one more? The server's own user, who may end the server as well, has no share: `source` is `None`.
+    /// Whether one more session is allowed. The server's own user has no share, since that user can end the server as
+    /// well: `source` is `None`.
     pub(crate) fn admit(
         &self,
         all: usize,

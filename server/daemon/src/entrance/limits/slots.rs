@@ -1,7 +1,7 @@
 //! Connections of one kind, counted by peer.
-//! In: connections that come and go. Out: which one has to go for a new one: the oldest of the same peer where that has as
-//! many as it may, else the oldest of the peer with the most, of several such peers the oldest of all.
-//! The newest always gets in: who is let in does not depend on when others go.
+//! In: connections that come and go. Out: the connection that must close for a new one. It is the oldest of the same
+//! peer if that has its share. Else it is the oldest of the peers with the most.
+//! The newest always gets in: admission never depends on when others leave.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ impl Slots {
         Self { share, sources: BTreeMap::new(), peers: BTreeMap::new() }
     }
 
-    /// Counts a connection; the one that has to go for it is counted no more.
+    /// Counts a connection. Returns the one that must close for it, which counts no more.
     pub(crate) fn take(&mut self, connection: u64, source: Source) -> Option<u64> {
         let leaving = if self.of(source) >= self.share.each {
             self.oldest_of(source)
@@ -38,7 +38,7 @@ impl Slots {
         leaving
     }
 
-    /// A connection is over; it may have been counted no more.
+    /// A connection has ended. It may have stopped counting earlier.
     pub(crate) fn free(&mut self, connection: u64) {
         let Some(source) = self.sources.remove(&connection) else { return };
         if let Some(its) = self.peers.get_mut(&source) {
@@ -49,28 +49,28 @@ impl Slots {
         }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn count(&self) -> usize {
         self.sources.len()
     }
 
-    /// How many a peer has.
+    /// The number of a peer's connections.
     pub(crate) fn of(&self, source: Source) -> usize {
         self.peers.get(&source).map_or(0, BTreeSet::len)
     }
 
-    /// The oldest of a peer's.
+    /// A peer's oldest connection.
     pub(crate) fn oldest_of(&self, source: Source) -> Option<u64> {
         self.peers.get(&source)?.first().copied()
     }
 
-    /// The peer with the most; of several the one with the oldest, whatever their addresses.
+    /// The peer with the most. Of several, the one with the oldest connection; addresses do not matter.
     pub(crate) fn heaviest(&self) -> Option<Source> {
         let weight = |its: &BTreeSet<u64>| (its.len(), Reverse(its.first().copied()));
         self.peers.iter().max_by_key(|(_, its)| weight(its)).map(|(source, _)| *source)
     }
 
-    /// All, each with its peer, the oldest first.
+    /// All connections, each with its peer, the oldest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Source)> {
         self.sources.iter().map(|(connection, source)| (*connection, *source))
     }

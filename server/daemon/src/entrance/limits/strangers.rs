@@ -1,8 +1,8 @@
 //! Connections that have not proved who they are, from their acceptance to the proof.
-//! In: connections that come, those whose first bytes are complete, those that are over, and the time. Out: which may speak,
-//! on a thread, and which are closed.
-//! Peers of this machine and peers of the network have places and threads of their own: no number of addresses takes what
-//! the server's own user comes in by.
+//! In: new connections, those whose first message is complete, those that have ended, and the time. Out: which may
+//! speak on a thread, and which are closed.
+//! Peers of this machine and peers from the network have separate places and threads. So no number of addresses can
+//! shut out the server's own user.
 
 use std::time::Instant;
 
@@ -14,44 +14,44 @@ use super::pool::{Decision, Pool, Room};
 pub(crate) struct Strangers {
     /// Those of this machine.
     near: Pool,
-    /// Those of the network.
+    /// Those from the network.
     far: Pool,
 }
 
 impl Strangers {
-    /// So much room for peers of this machine, and so much for those of the network.
+    /// Rooms of these sizes, for peers of this machine and for those from the network.
     pub(crate) fn new(near: Room, far: Room) -> Self {
         Self { near: Pool::new(near), far: Pool::new(far) }
     }
 
-    /// A connection is there; the one that is closed for it.
+    /// Adds a connection. Returns the connection that is closed for it.
     pub(crate) fn arrive(&mut self, connection: u64, source: Source, now: Instant) -> Option<u64> {
         let pool = if source.is_of_this_machine() { &mut self.near } else { &mut self.far };
         pool.arrive(connection, source, now)
     }
 
-    /// A connection's first bytes are complete.
+    /// A connection's first message is complete.
     pub(crate) fn is_ready(&mut self, connection: u64) {
         self.pools().into_iter().for_each(|pool| pool.is_ready(connection));
     }
 
-    /// A connection is over and its thread too, or it has proved who it is.
+    /// A connection and its thread have ended, or it has proved who it is.
     pub(crate) fn over(&mut self, connection: u64) {
         self.pools().into_iter().for_each(|pool| pool.over(connection));
     }
 
-    /// How many there are.
+    /// The number of connections.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.near.count() + self.far.count()
     }
 
-    /// What is to be done now.
+    /// What to do now.
     pub(crate) fn decide(&mut self, now: Instant) -> Vec<Decision> {
         self.pools().into_iter().flat_map(|pool| pool.decide(now)).collect()
     }
 
-    /// When to decide again, if nothing comes before.
+    /// When to decide again, unless an event comes first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.near.deadline().into_iter().chain(self.far.deadline()).min()
     }
@@ -226,7 +226,7 @@ mod tests {
             for decision in &decisions {
                 match decision {
                     Decision::Speak(number) => spoken.push(*number),
-                    // Its thread ends at once, and others may go on.
+                    // Its thread ends at once, and others may speak.
                     Decision::Close(number) => strangers.over(*number),
                 }
             }
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(strangers.decide(start + IN_THE_WAY), [Decision::Close(1)]);
     }
 
-    /// What strangers do.
+    /// An action of a stranger.
     #[derive(Clone, Debug)]
     enum Act {
         /// A connection of this address greets.
@@ -291,8 +291,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// A peer that waits and has no thread is next when those that have waited longer have had theirs: of the threads
-        /// that are given meanwhile no more go to others than there were others that waited.
+        /// A waiting peer without a thread is next after those that have waited longer. Meanwhile no more threads go to
+        /// others than others were waiting.
         #[test]
         fn who_waits_is_served_before_all_that_come_later(acts in acts()) {
             let (mut strangers, mut now) = (strangers(), Instant::now());
@@ -323,7 +323,8 @@ mod tests {
                             let (address, _) = waiting.remove(&served).expect("it waited");
                             let has_thread: Vec<u32> = speaking.iter().map(|(_, address)| *address).collect();
                             speaking.push((served, address));
-                            // Who has a thread makes way for those who have none; the others count who goes before them.
+                            // A peer with a thread yields to peers without one. Each of the others counts those served
+                            // before it.
                             for (other, before) in waiting.values_mut().filter(|(other, _)| !has_thread.contains(other)) {
                                 prop_assert!(*other == address || *before > 0, "served before {other}: {address}");
                                 *before = before.saturating_sub(1);

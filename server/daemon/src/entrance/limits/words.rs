@@ -1,25 +1,26 @@
-//! How much peers may have written into the log.
-//! In: who causes a line, its bytes, the time. Out: whether it is written, and how many were left out before it.
-//! It keeps one row for each peer that has used something of its share.
+//! Limits of the lines that peers cause in the log.
+//! In: the peer that causes a line, the line's bytes, the time. Out: whether it is written, and the number of lines
+//! omitted before it.
+//! It keeps one row for each peer that has used a part of its share.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Source;
 
-/// A share fills again within so long.
+/// The time in which a share refills.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Whether a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
-    /// It is, behind a word about those left out before, of which there are so many.
+    /// It is written, after a note on this number of omitted lines.
     Write { left_out: u64 },
-    /// It is left out.
+    /// It is omitted.
     LeaveOut,
 }
 
-/// Bytes that flow back at an even pace.
+/// A token bucket: bytes that refill at an even rate.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     bytes: f64,
@@ -43,19 +44,19 @@ impl Bucket {
     }
 }
 
-/// What the sessions of peers may write, in bytes a minute.
+/// Limits of what peers' sessions write, in bytes per minute.
 #[derive(Debug)]
 pub(crate) struct Words {
     each: u32,
     all: u32,
     together: Option<Bucket>,
     peers: BTreeMap<Source, Bucket>,
-    /// Lines that were left out of peers that have been quiet since, and said by none of theirs.
+    /// Omitted lines of peers that have been quiet since, and that no note has counted.
     unsaid: u64,
 }
 
 impl Words {
-    /// So many bytes a minute for one peer's sessions together, and for all.
+    /// Limits in bytes per minute for all sessions of one peer, and for all sessions.
     pub(crate) fn new(each: u32, all: u32) -> Self {
         Self { each, all, together: None, peers: BTreeMap::new(), unsaid: 0 }
     }
@@ -83,19 +84,19 @@ impl Words {
         Permit::Write { left_out: std::mem::take(&mut its.left_out) }
     }
 
-    /// How many lines of peers that have been quiet since were left out; it is said once.
+    /// The number of omitted lines of peers that have been quiet since. It is returned once.
     pub(crate) fn take_unsaid(&mut self) -> u64 {
         std::mem::take(&mut self.unsaid)
     }
 
-    /// How many peers have used something of their share.
+    /// The number of peers that have used a part of their share.
     #[cfg(test)]
     fn peers(&self) -> usize {
         self.peers.len()
     }
 }
 
-/// Lines about connections that came to nothing: one a second.
+/// Lines about refused connections: one per second.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     last: Option<Instant>,

@@ -9,18 +9,18 @@ use floe_nvml::Reading;
 
 use super::{Target, TelemetrySample};
 
-/// A sample compares two looks at the workers' times. A look older than this says nothing about now; one of a second ago
-/// does, for that is how often monitors ask.
+/// A sample compares two looks at the workers' times. A look older than this is too old. One of a second ago is not,
+/// since monitors ask once a second.
 const OLD: Duration = Duration::from_millis(1500);
-/// How far two looks are apart at least: several of the kernel's ticks, for in less time a worker has had all or none.
+/// The least time between two looks: several of the kernel's ticks. In less time a worker had all of a tick or nothing.
 const SPAN: Duration = Duration::from_millis(50);
 
-/// The cores this machine's kernel lends to workers.
+/// The cores that this machine's workers use.
 #[derive(Debug)]
 pub(super) struct Machine {
     cores: usize,
     ticks_per_second: u64,
-    /// Of each GPU: the latest that can be compared with now, and those after it.
+    /// Per GPU: the latest look that can be compared with one now, and those after it.
     looks: Mutex<BTreeMap<u32, Vec<Look>>>,
 }
 
@@ -55,7 +55,7 @@ impl Machine {
         let mut workers = BTreeMap::new();
         let mut sum = 0;
         for (worker, ticks) in &now.ticks {
-            // A worker that was not there began in between: all of its time is of this span.
+            // A worker that is new began in between, so all its time belongs to this span.
             let spent = ticks.saturating_sub(before.ticks.get(worker).copied().unwrap_or_default());
             sum += spent;
             workers.insert(*worker, vec![(Reading::GpuUtilization, self.percent(spent, span))]);
@@ -72,7 +72,7 @@ impl Machine {
     }
 }
 
-/// Leaves the latest look that can be compared with `now`, and those after it; whether there is one.
+/// Keeps the latest look that can be compared with `now`, and those after it. Returns whether there is one.
 fn forget(looks: &mut Vec<Look>, now: Instant) -> bool {
     let age = |look: &Look| now.saturating_duration_since(look.at);
     looks.retain(|look| age(look) < OLD);
@@ -86,7 +86,7 @@ fn look(workers: &[u32]) -> Look {
     Look { at: Instant::now(), ticks }
 }
 
-/// A process's time on the cores; `None` when it is gone.
+/// A process's time on the cores; `None` if it has ended.
 fn ticks(process: u32) -> Option<u64> {
     let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     ticks_of(&line)
@@ -94,8 +94,8 @@ fn ticks(process: u32) -> Option<u64> {
 
 /// User and system time of a line of `/proc/PID/stat`.
 fn ticks_of(line: &str) -> Option<u64> {
-    // The name stands in parentheses and may hold anything, so fields are counted from the last one. The state is the
-    // third field of the line, the two times are the fourteenth and fifteenth.
+    // The name is in parentheses and may contain anything, so fields count from the last parenthesis. The state is the
+    // line's third field, the two times are the fourteenth and fifteenth.
     let mut fields = line.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some(user + system)

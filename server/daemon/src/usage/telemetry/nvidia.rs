@@ -1,5 +1,5 @@
-//! NVIDIA's devices' readings, from NVIDIA's own management library. A GPU by its id comes in, every number the library
-//! gives goes out; those it does not give are left out. It asks only, and sets nothing.
+//! Readings of NVIDIA's devices, from NVIDIA's own management library. A GPU's id comes in, all numbers that the
+//! library gives go out. It only reads, and sets nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ const CLOCKS: [(Clock, Reading, Reading); 4] = [
     (Clock::Video, Reading::ClockVideo, Reading::ClockVideoMost),
 ];
 
-/// A worker's share of the device is of at most this long ago.
+/// The greatest age of a worker's share of the device.
 const LATELY: Duration = Duration::from_secs(2);
 
 /// The library, started.
@@ -37,11 +37,11 @@ const LATELY: Duration = Duration::from_secs(2);
 pub(super) struct Nvidia {
     nvml: Nvml,
     driver: String,
-    /// What never changes of each GPU: half of all there is to ask.
+    /// Each GPU's constant readings, half of all there are.
     lasting: Mutex<BTreeMap<u32, (Readings, Labels)>>,
 }
 
-/// What a device answers, as it comes.
+/// The readings collected so far.
 struct Samples(Readings);
 
 impl Samples {
@@ -84,7 +84,7 @@ impl Nvidia {
         TelemetrySample { readings: samples.0, workers: workers(&device, &target.workers), labels }
     }
 
-    /// Bytes that each process has on a GPU.
+    /// Bytes of each process on a GPU.
     pub(super) fn processes(&self, uuid: &[u8]) -> Option<BTreeMap<u32, u64>> {
         let all = self.device(uuid)?.running_compute_processes().ok()?;
         let mut bytes = BTreeMap::new();
@@ -96,7 +96,7 @@ impl Nvidia {
         Some(bytes)
     }
 
-    /// What never changes, asked once.
+    /// The constant readings, read once.
     fn lasting(&self, index: u32, device: &Device<'_>) -> (Readings, Labels) {
         let mut known = floe_lock::lock(&self.lasting);
         let ask = || {
@@ -181,7 +181,7 @@ fn memory(device: &Device<'_>, samples: &mut Samples) {
     }
 }
 
-/// The most and the least that can be.
+/// Readings that are limits.
 fn limits(device: &Device<'_>, samples: &mut Samples) {
     for (clock, _, most) in CLOCKS {
         samples.add(most, device.max_clock_info(clock));
@@ -216,8 +216,8 @@ fn identity(device: &Device<'_>, samples: &mut Samples) {
     }
 }
 
-/// How busy each worker keeps the device. In a container the library may know processes by other numbers than this
-/// daemon does; those are then left out.
+/// How busy each worker keeps the device. In a container the library may number processes differently than this daemon.
+/// Those are omitted.
 fn workers(device: &Device<'_>, workers: &[u32]) -> BTreeMap<u32, Readings> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(LATELY);
     let since = u64::try_from(since.as_micros()).unwrap_or_default();

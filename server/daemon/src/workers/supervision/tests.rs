@@ -12,7 +12,7 @@ fn worker(script: &str) -> Worker {
     Worker::of(shell.spawn().expect("sh runs")).expect("it is watched")
 }
 
-/// What it reported, and why it ended.
+/// Its reports, and why it ended.
 fn follow(script: &str) -> (Vec<Report>, Option<String>) {
     let (reports, all) = channel();
     let why = worker(script).follow(7, Duration::ZERO, |_| true, move |report| reports.send(report).expect("heard"));
@@ -92,7 +92,7 @@ fn a_worker_that_says_that_it_ended_and_stays_is_killed() {
     assert_eq!(why.as_deref(), Some("its worker was killed: it did not end by itself in time"));
     assert!(began.elapsed() >= FAREWELL);
     assert_eq!(all.iter().count(), 0);
-    // It is gone, and whoever has its number now hears nothing of this.
+    // It has ended, and no process that has its id now gets this signal.
     ender.signal(Signal::KILL);
 }
 
