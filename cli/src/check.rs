@@ -1,5 +1,5 @@
-//! What `floe run` makes sure of before it becomes the program: the devices are there, and have the memory asked for.
-//! In: settings. Out: nothing, or the first thing that is wrong. It asks each server once, all at the same time, and takes no
+//! The checks of `floe run` before it becomes the program: the devices exist, and have the memory asked for.
+//! In: settings. Out: nothing, or the first fault. It asks all servers at the same time, each once, and attaches no
 //! vGPU.
 
 use anyhow::{Result, anyhow, bail};
@@ -7,7 +7,7 @@ use floe_session::settings::{Settings, WantedDevice};
 
 use crate::servers::{self, GpuRow};
 
-/// Asks the servers of the devices the program will see.
+/// Asks the servers of the program's devices.
 pub(crate) fn servers(settings: &Settings) -> Result<()> {
     let shown = settings.visible.by_index(settings.devices.len());
     let wanted: Vec<&WantedDevice> = match &shown {
@@ -34,7 +34,7 @@ pub(crate) fn servers(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Whether a server that offers these GPUs has a device, with the memory asked for.
+/// Whether a server with these GPUs has the device, and the device the memory asked for.
 pub(crate) fn fits(device: &WantedDevice, gpus: &[GpuRow]) -> Result<()> {
     let (server, index) = (&device.place.server, device.place.gpu);
     let gpu = gpus.iter().find(|gpu| gpu.index == index).ok_or_else(|| {

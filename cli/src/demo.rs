@@ -1,5 +1,7 @@
-//! `floe demo`: a newcomer's first minute. Runs a real CUDA program through client, daemon and worker, and says what happens.
-//! In: nothing. Out: progress, results and what they mean on stdout. The program compares its results with the CPU's itself.
+//! `floe demo`: a user's first minute. It runs a real CUDA program through client, daemon and worker, and reports each
+//! step.
+//! In: nothing. Out: progress, results and their meaning on stdout. The program itself compares its results with the
+//! CPU's.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,7 +24,7 @@ pub(crate) struct Arguments {
     stats: bool,
 }
 
-/// What of the client library's counters a newcomer is told; the file has more.
+/// The counters of the client library that the summary shows; the file has more.
 #[derive(Debug, Deserialize)]
 struct Counters {
     local: Class,
@@ -38,7 +40,7 @@ struct Class {
     waited: u64,
 }
 
-/// Runs the demo; its exit code says whether the program found its results right.
+/// Runs the demo. The exit code says whether all results were right.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let start = Instant::now();
@@ -49,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     println!("  client   {}", installation.client_library_folder()?.join("libcuda.so.1").display());
     let program = installation.executable("floe-demo")?.display().to_string();
-    let counts = tempfile::NamedTempFile::new().context("no temporary file for the counts")?;
+    let counts = tempfile::NamedTempFile::new().context("cannot make a temporary file for the counters")?;
     let run = run::Arguments {
         flags: run::ClientFlags::on(device),
         device_library: None,
@@ -59,13 +61,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let mut command = run::prepare(&run, &installation)?;
     command.env("FLOE_STATS", format!("json:{}", counts.path().display()));
-    let status = command.status().context("the demo program does not start")?;
+    let status = command.status().context("cannot start the demo program")?;
     let seconds = start.elapsed().as_secs_f64();
     if !status.success() {
-        println!("floe demo: failed after {seconds:.2} s ({status})\n  `floe doctor` says what is wrong");
+        println!("floe demo: failed after {seconds:.2} s ({status})\n  run `floe doctor` to find the cause");
         return Ok(ExitCode::FAILURE);
     }
-    let counts = std::fs::read_to_string(counts.path()).context("the client library has left no counts")?;
+    let counts = std::fs::read_to_string(counts.path()).context("cannot read the client library's counters")?;
     if arguments.stats {
         println!("{}", counts.trim_end());
     }
@@ -73,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What has happened, and what to do next: three lines.
+/// The summary and the next step, in three lines.
 fn summary(counts: &Counters, seconds: f64) -> String {
     let classes = [&counts.local, &counts.post, &counts.call];
     let [made, waited] =
@@ -88,12 +90,12 @@ fn summary(counts: &Counters, seconds: f64) -> String {
     )
 }
 
-/// Starts this machine's daemon for the demo and says what it offers.
+/// Starts a private daemon for the demo and prints its first GPU.
 fn start_server(installation: &Installation) -> Result<String> {
     let began = Instant::now();
     let address = private::start(installation, None)?;
     let gpus = servers::gpus_of(&address)?;
-    let gpu = gpus.first().context("this machine offers no device\n  `floe doctor` says why")?;
+    let gpu = gpus.first().context("this machine offers no device\n  run `floe doctor` to find the cause")?;
     let what = if gpu.kind == "cpu" { "no GPU here: the CPU executes the kernels" } else { "this machine's GPU" };
     println!("  server   floed at {address}, {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
     println!("           {} ({what})", gpu.name);

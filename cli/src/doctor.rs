@@ -1,5 +1,5 @@
-//! `floe doctor`: checks client, servers, device, settings and permissions; says what to do about each finding.
-//! In: this machine. Out: one line per check; exit code 1 when something is wrong. Changes nothing.
+//! `floe doctor`: checks client, servers, device, settings and permissions. Each finding says what to do.
+//! In: this machine. Out: one line per check; exit code 1 when one fails. It changes nothing.
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
@@ -48,7 +48,7 @@ impl Findings {
     }
 }
 
-/// Checks everything.
+/// Runs all checks.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = Findings::default();
     println!("floe {}", crate::version::version());
@@ -78,7 +78,7 @@ fn files(findings: &mut Findings, installation: &Installation) {
     }
 }
 
-/// The first line of `--version`; it must be this version.
+/// The output of `--version`, which must name this build.
 fn version(executable: &Path) -> Result<String> {
     let output = Command::new(executable).arg("--version").output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -91,14 +91,14 @@ fn version(executable: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// A libcuda in front of ours on LD_LIBRARY_PATH would be found first by programs started without `floe run`.
+/// Programs that are started without `floe run` load the first libcuda on LD_LIBRARY_PATH.
 fn client_path(findings: &mut Findings) {
     let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("libcuda.so.1")).find(|file| file.exists());
     match found {
         None => findings.good("LD_LIBRARY_PATH", "no other libcuda.so.1 on it"),
         Some(file) => {
-            findings.note("LD_LIBRARY_PATH", format!("holds {}; `floe run` puts its own in front", file.display()))
+            findings.note("LD_LIBRARY_PATH", format!("contains {}; `floe run` puts its own in front", file.display()))
         }
     }
 }
@@ -151,7 +151,7 @@ fn gpu_of_this_machine(findings: &mut Findings) {
     }
 }
 
-/// Starts a private daemon: that needs daemon, worker and device to work together.
+/// Starts a private daemon, for which daemon, worker and device must work together.
 fn local_device(findings: &mut Findings, installation: &Installation) {
     let gpus = private::start(installation, None).and_then(|address| servers::gpus_of(&address));
     match gpus {
@@ -165,7 +165,7 @@ fn local_device(findings: &mut Findings, installation: &Installation) {
     }
 }
 
-/// What keeps clients of a server here from harming it and one another.
+/// The protections of a server on this machine against its clients, and between them.
 fn what_protects(findings: &mut Findings, installation: &Installation) {
     for (weight, what, words) in protection::findings(installation) {
         match weight {

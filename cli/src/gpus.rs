@@ -1,4 +1,4 @@
-//! `floe gpus`: what servers offer.
+//! `floe gpus`: the GPUs that servers offer.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What stands in the place of a server's name where there is none: `floe run` without `--on` takes these devices.
+/// Shown instead of a server's name for the devices that `floe run` takes without `--on`.
 const NO_SERVER: &str = "(this machine)";
 
 /// Prints one row per GPU; fails when a server does not answer.
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What this machine's daemon offers; where there is none, what a program would be given by `floe run`.
+/// The GPUs of this machine's daemon. Without a daemon, the devices that `floe run` would give a program.
 fn of_this_machine() -> Result<Vec<GpuRow>> {
     match servers::gpus_of(servers::THIS_MACHINE) {
         Err(error) if servers::is_nobody(&error) => {

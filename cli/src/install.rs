@@ -1,6 +1,6 @@
-//! Where floe's own files lie, seen from the running `floe`.
+//! The paths of floe's own files, relative to the running `floe`.
 //! In: the path of this executable. Out: paths of the client library, the CPU device, the daemon, the demo.
-//! Never searches the system: what belongs together lies together, and a missing file is named with what to do.
+//! It never searches the system: one installation is one folder. An error names the missing file and what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,9 @@ pub(crate) struct Installation {
 impl Installation {
     /// The installation this executable belongs to.
     pub(crate) fn of_this_executable() -> Result<Self> {
-        let executable = std::env::current_exe().context("the path of this executable is not known")?;
+        let executable = std::env::current_exe().context("cannot find this executable")?;
         let root = executable.parent().and_then(Path::parent);
-        let root =
-            root.with_context(|| format!("this executable lies outside of a bin folder: {}", executable.display()))?;
+        let root = root.with_context(|| format!("this executable is not in a bin folder: {}", executable.display()))?;
         Ok(Self { root: root.to_path_buf() })
     }
 

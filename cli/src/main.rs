@@ -1,6 +1,6 @@
-//! `floe`: every command a user types.
+//! `floe`: all commands for users.
 //! In: arguments, environment, a TOML file. Out: an exit code; data on stdout, everything else on stderr.
-//! No logic of its own: each command asks the crate that knows.
+//! It has no logic of its own: each command calls the crate that has it.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -37,7 +37,7 @@ struct Arguments {
     command: Command,
 }
 
-/// The variables of programs and of CPU devices, as their tables say them.
+/// Help for the variables of programs and of CPU devices, from their tables.
 fn after_help() -> String {
     let mut text = "Environment:\n".to_owned();
     for setting in [CLIENT, CPU_DEVICE].iter().flat_map(|table| table.settings) {
@@ -48,19 +48,19 @@ fn after_help() -> String {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a program on the GPUs named, or on the best device of this machine when none is.
+    /// Run a program on the named GPUs, or on this machine's best device when none is named.
     Run(run::Arguments),
     /// Offer this machine's GPUs to others (the daemon, floed).
     Serve(Box<serve::Arguments>),
-    /// Show what servers offer.
+    /// Show the GPUs that servers offer.
     Gpus(gpus::Arguments),
-    /// Show who uses what.
+    /// Show the sessions on servers.
     Ps(ps::Arguments),
     /// Check client, server, device, versions, permissions; say what to do about each finding.
     Doctor(doctor::Arguments),
     /// Run a small CUDA program through client, daemon and worker and check its result.
     Demo(demo::Arguments),
-    /// Measure what the way to a GPU costs.
+    /// Measure what reaching a GPU through floe costs.
     Bench(bench::Arguments),
     /// The emulated network of `floe run --rtt --bandwidth`.
     #[command(hide = true)]
@@ -85,5 +85,5 @@ fn main() -> ExitCode {
     })
 }
 
-/// What `floe` itself returns when it could not do its part; as `env` and `timeout` do, outside of what programs use.
+/// The exit code when `floe` itself fails: that of `env` and `timeout`, which programs do not use.
 const FAILURE_OF_FLOE: u8 = 125;

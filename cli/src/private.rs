@@ -1,6 +1,6 @@
 //! A daemon for one program: started by `floe run` when no device is named.
-//! In: the installation. Out: the address of a daemon that listens on a Unix socket in a folder of its own.
-//! It ends by itself when the program has ended: it watches the process it was started for.
+//! In: the installation. Out: the address of a daemon. It listens on a Unix socket in a folder of its own.
+//! The daemon watches the process it was started for, and ends after it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _};
@@ -14,18 +14,18 @@ use floe_session::settings::Level;
 use crate::install::Installation;
 use crate::servers;
 
-/// How long a private daemon may take until it listens: loading a GPU's driver takes up to a few seconds.
+/// The most time until a private daemon listens. Loading a GPU's driver takes up to a few seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a private daemon says: it is nobody's log, so it goes to the terminal only where that was asked for.
+/// The file for a private daemon's log. `None`: the user asked for a log, so it goes to the terminal.
 fn log() -> Result<Option<File>> {
     match servers::settings()?.log {
         Some(level) if level > Level::Error => Ok(None),
-        _ => tempfile::tempfile().map(Some).context("no temporary file for the words of the private daemon"),
+        _ => tempfile::tempfile().map(Some).context("cannot make a temporary file for the private daemon's log"),
     }
 }
 
-/// The last thing it said before it ended, without its name before it.
+/// The daemon's last log line before it ended, without the prefix `floed: `.
 fn last_words(log: Option<File>) -> Option<String> {
     let mut log = log?;
     let mut words = String::new();
@@ -34,8 +34,8 @@ fn last_words(log: Option<File>) -> Option<String> {
     Some(words[at + "floed: ".len()..].trim_end().to_owned())
 }
 
-/// Starts `floed --private` for the process `floe` is (and the program it becomes); returns its address: the path of its
-/// socket, which means the best transport both have.
+/// Starts `floed --private` for this process, which becomes the program. Returns the path of the daemon's socket: such
+/// an address means the best transport that both have.
 pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -> Result<String> {
     let mut command = Command::new(installation.executable("floed")?);
     command.arg("--private").arg("--until-exit-of").arg(std::process::id().to_string());
@@ -49,17 +49,17 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
-        .context("the private daemon (floed) does not start")?;
+        .context("cannot start the private daemon (floed)")?;
     let output = daemon.stdout.take().expect("its stdout was asked for");
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
-        // The receiver is gone when the start took too long; nobody needs the line then.
+        // After the time limit there is no receiver, and nobody needs the line.
         let _ = sender.send(read.map(|_| line));
     });
     let line = match receiver.recv_timeout(START_LIMIT) {
-        Ok(line) => line.context("the private daemon's first line cannot be read")?,
+        Ok(line) => line.context("cannot read the private daemon's first line")?,
         Err(_) => {
             let _ = daemon.kill();
             bail!("the private daemon did not listen within {} s", START_LIMIT.as_secs());
@@ -67,14 +67,14 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
     };
     match line.trim().strip_prefix("ready ") {
         Some(address) => {
-            // What was started has handed over to a process of its own and is ending; the program must not inherit it.
-            daemon.wait().context("the private daemon's start cannot be waited for")?;
+            // The started process has forked the daemon and is ending. The program must not inherit it as a child.
+            daemon.wait().context("cannot wait for the private daemon's start")?;
             Ok(address.strip_prefix("unix://").unwrap_or(address).to_owned())
         }
         None => {
-            daemon.wait().context("the private daemon's end cannot be waited for")?;
-            let why =
-                last_words(log).unwrap_or_else(|| "it ended without a word\n  `floe doctor` says what is wrong".into());
+            daemon.wait().context("cannot wait for the private daemon's end")?;
+            let why = last_words(log)
+                .unwrap_or_else(|| "it ended without an error message\n  run `floe doctor` to find the cause".into());
             bail!("this machine's device cannot be used: {why}");
         }
     }

@@ -1,5 +1,5 @@
-//! The program of `floe run`, before there is a process of it.
-//! In: its name, as `execvp` takes it. Out: nothing, or why it cannot be started, with the exit code that shells give.
+//! The program of `floe run`, before it has a process.
+//! In: its name, as `execvp` takes it. Out: nothing, or why it cannot start, with the exit code of a shell.
 //! It starts nothing.
 
 use std::io;
@@ -10,16 +10,16 @@ use rustix::fs::{Access, access};
 /// Why a program does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
-    /// There is none of this name.
+    /// No program has this name.
     #[error("program not found: {0}\n  write its path, or a name that is on PATH")]
     NotFound(String),
-    /// It is there and cannot be run.
+    /// The file exists, but cannot be executed.
     #[error("not an executable program: {0}\n  chmod +x makes a file executable")]
     NotExecutable(String),
-    /// The system refuses something else.
-    #[error("the program does not start: {name}: {reason}")]
+    /// The system refuses for another reason.
+    #[error("cannot start the program: {name}: {reason}")]
     Refused {
-        /// As it was named.
+        /// The name that the user gave.
         name: String,
         /// The system's words.
         reason: String,
@@ -27,7 +27,7 @@ pub(crate) enum ProgramError {
 }
 
 impl ProgramError {
-    /// What `env`, `timeout` and shells return.
+    /// The exit code of `env`, `timeout` and shells.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
@@ -35,7 +35,7 @@ impl ProgramError {
         }
     }
 
-    /// What a failed `execvp` means.
+    /// The meaning of a failed `execvp`.
     pub(crate) fn of(name: &str, error: &io::Error) -> Self {
         let enoexec = rustix::io::Errno::NOEXEC.raw_os_error();
         match error.kind() {
@@ -47,7 +47,7 @@ impl ProgramError {
     }
 }
 
-/// Looks whether a program of this name can be started, in the places where `execvp` looks.
+/// Checks whether `execvp` would find an executable of this name.
 pub(crate) fn check(name: &str) -> Result<(), ProgramError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     check_in(name, &std::env::split_paths(&path).collect::<Vec<_>>())

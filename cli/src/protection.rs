@@ -1,5 +1,5 @@
-//! What protects a server on this machine from its clients, for `floe doctor`.
-//! In: the kernel's words, and what a worker says when it has entered its sandbox. Out: one finding each. Changes nothing.
+//! The protections of a server on this machine against its clients, for `floe doctor`.
+//! In: the kernel's settings, and a worker's report from inside its sandbox. Out: one finding each. It changes nothing.
 
 use std::process::{Command, Stdio};
 
@@ -11,21 +11,21 @@ use crate::install::Installation;
 /// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS`.
 const PAGEABLE_MEMORY_ACCESS: u64 = 88;
 
-/// How a finding is to be taken.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It protects.
+    /// The protection holds.
     Good,
-    /// Servers should do better.
+    /// Servers should have it.
     Note,
-    /// No stranger should be served so.
+    /// A server without it should serve no strangers.
     Wrong,
 }
 
-/// One finding: what it is about, and what was found.
+/// One finding: its weight, its subject and its text.
 pub(crate) type Finding = (Weight, &'static str, String);
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) fn findings(installation: &Installation) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     let hmm = read("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm");
@@ -40,7 +40,7 @@ pub(crate) fn findings(installation: &Installation) -> Vec<Finding> {
     ]
 }
 
-/// Any library will do: it decides which folder may be read.
+/// A device library for the sandbox, which allows its folder to be read. Any one will do.
 fn library(installation: &Installation) -> String {
     installation.cpu_device().map(|path| path.display().to_string()).unwrap_or_default()
 }
@@ -72,7 +72,11 @@ fn addresses(randomized: Option<&str>) -> Finding {
         Some("2") => (Weight::Good, what, "on".to_owned()),
         found => {
             let found = found.unwrap_or("not known");
-            (Weight::Note, what, format!("not whole: {found}\n         sysctl kernel.randomize_va_space=2"))
+            (
+                Weight::Note,
+                what,
+                format!("incomplete: {found}\n         switch all of it on: sysctl kernel.randomize_va_space=2"),
+            )
         }
     }
 }
@@ -82,28 +86,27 @@ fn user(is_root: bool) -> Finding {
     match is_root {
         false => (Weight::Good, what, "not root".to_owned()),
         true => {
-            let words =
-                "root would serve strangers\n         floed --user NAME, or a user `floe`: useradd --system floe";
+            let words = "a server started by this user is root\n         start floed --user NAME, or make a user `floe`: useradd --system floe";
             (Weight::Note, what, words.to_owned())
         }
     }
 }
 
-/// Whether kernels reach the worker's ordinary memory, as the device says it and as the module was told.
+/// Whether GPU kernels can access the worker's pageable memory: the device's attribute, and the module's parameter.
 fn ordinary_memory(pageable: Option<bool>, hmm_disabled: Option<&str>) -> Finding {
     let what = "ordinary memory of workers";
     match (pageable, hmm_disabled) {
         (Some(true), _) => {
-            let words = "kernels reach it (HMM or ATS)\n         load nvidia_uvm with uvm_disable_hmm=1";
+            let words = "GPU kernels can access it (HMM or ATS)\n         load nvidia_uvm with uvm_disable_hmm=1";
             (Weight::Wrong, what, words.to_owned())
         }
         (_, Some("Y" | "1")) => (Weight::Good, what, "HMM is off (uvm_disable_hmm=1)".to_owned()),
-        (Some(false), _) => (Weight::Good, what, "kernels do not reach it".to_owned()),
-        (None, _) => (Weight::Note, what, "no device says whether kernels reach it".to_owned()),
+        (Some(false), _) => (Weight::Good, what, "GPU kernels cannot access it".to_owned()),
+        (None, _) => (Weight::Note, what, "no device reports whether GPU kernels can access it".to_owned()),
     }
 }
 
-/// Whether any device of this machine says that it reaches ordinary memory; `None` where none says anything.
+/// Whether any device of this machine reports access to pageable memory. `None`: no device reports the attribute.
 fn reaches_ordinary_memory(installation: &Installation) -> Result<Option<bool>> {
     let mut command = Command::new(installation.executable("floe-worker")?);
     let output = command.args(["--probe", "auto"]).stdin(Stdio::null()).output().context("floe-worker --probe")?;

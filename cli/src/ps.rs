@@ -1,4 +1,4 @@
-//! `floe ps`: who uses what.
+//! `floe ps`: the sessions of servers.
 
 use std::process::ExitCode;
 

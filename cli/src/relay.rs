@@ -1,7 +1,8 @@
-//! `floe run --rtt --bandwidth`: an emulated network for one program. A relay process stands between program and server,
-//! started by `floe run` before it becomes the program, and ends with it.
-//! In: devices as they were named, a network. Out: the same devices behind relays.
-//! It leads to TCP servers only: to a Unix socket anybody who reaches its port would come as the socket's user.
+//! `floe run --rtt --bandwidth`: an emulated network for one program. `floe run` starts a relay process between program
+//! and server before it becomes the program. The relay ends with the program.
+//! In: devices as the user named them, a network. Out: the same devices behind relays.
+//! It leads to TCP servers only. Behind it, a Unix socket would take anybody who reaches its port for the socket's
+//! user.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,15 +32,15 @@ pub(crate) struct Arguments {
     until_exit_of: i32,
 }
 
-/// These devices (`HOST:GPU,…`), with a relay of this process's own before each server.
+/// Starts a relay for each server of these devices (`HOST:GPU,…`). Returns the devices behind the relays.
 pub(crate) fn put_before(devices: &str, network: Network) -> Result<String> {
     let has_token = servers::settings()?.credentials.token.is_some();
     relayed(devices, has_token, |server| start_for_this_process(server, network))
 }
 
-/// Starts a relay process; where it listens.
+/// Starts a relay process. Returns its address.
 fn start_for_this_process(server: &str, network: Network) -> Result<String> {
-    let mut command = Command::new(std::env::current_exe().context("the path of this executable is not known")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find this executable")?);
     command.args(["relay", "--to", server, "--until-exit-of", &std::process::id().to_string()]);
     if let Some(round_trip) = network.round_trip {
         command.args(["--rtt", &format!("{}ns", round_trip.as_nanos())]);
@@ -51,10 +52,10 @@ fn start_for_this_process(server: &str, network: Network) -> Result<String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .context("the relay of the emulated network does not start")?;
+        .context("cannot start the relay of the emulated network")?;
     let mut line = String::new();
     let output = relay.stdout.take().expect("its stdout was asked for");
-    BufReader::new(output).read_line(&mut line).context("the relay's first line cannot be read")?;
+    BufReader::new(output).read_line(&mut line).context("cannot read the relay's first line")?;
     match line.trim().strip_prefix("listening ") {
         Some(address) => Ok(address.to_owned()),
         None => bail!("the relay of the emulated network ended: {}", relay.wait()?),
@@ -65,7 +66,7 @@ fn start_for_this_process(server: &str, network: Network) -> Result<String> {
 fn scheme(server: &Address, has_token: bool) -> Result<&'static str> {
     let is_here = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     match server {
-        // The relay is on this machine, where nothing has to be sealed; behind it everything has.
+        // Nothing has to be sealed on the way to the relay, which is on this machine. All has to be sealed behind it.
         Address::Tcp { host, .. } if !has_token && !is_here(host) => {
             bail!(
                 "no token is set for {server}\n  copy the server's token file here and set FLOE_TOKEN_FILE to its path"
@@ -73,15 +74,15 @@ fn scheme(server: &Address, has_token: bool) -> Result<&'static str> {
         }
         Address::Tcp { .. } => Ok("tcp"),
         Address::Clear { .. } => Ok("clear"),
-        // Its certificate is for another name than the relay's.
-        Address::Tls { .. } => bail!("no network is emulated for TLS: {server}"),
+        // The certificate is for the server's name, not for the relay's.
+        Address::Tls { .. } => bail!("cannot emulate a network for TLS: {server}"),
         Address::Unix(..) => {
-            bail!("no network is emulated for a Unix socket: {server}\n  name the server by tcp://HOST:PORT")
+            bail!("cannot emulate a network for a Unix socket: {server}\n  name the server by tcp://HOST:PORT")
         }
     }
 }
 
-/// These devices behind relays, which `start` starts, one before each server: its devices share the network.
+/// These devices behind relays. `start` starts one relay per server, so a server's devices share the network.
 fn relayed(devices: &str, has_token: bool, mut start: impl FnMut(&str) -> Result<String>) -> Result<String> {
     let mut relays = HashMap::<Address, String>::new();
     let relayed = devices.split(',').map(|device| {
@@ -97,18 +98,18 @@ fn relayed(devices: &str, has_token: bool, mut start: impl FnMut(&str) -> Result
     Ok(relayed.collect::<Result<Vec<_>>>()?.join(","))
 }
 
-/// Is the relay until the program has ended.
+/// Relays until the program has ended.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server: Address = arguments.to.parse()?;
     scheme(&server, true)?;
     let program = Pid::from_raw(arguments.until_exit_of).context("no process id")?;
-    let program = pidfd_open(program, PidfdFlags::empty()).context("the program cannot be watched")?;
+    let program = pidfd_open(program, PidfdFlags::empty()).context("cannot watch the program")?;
     let relay = Relay::start(arguments.network, server)?;
     if let Some(warning) = relay.warning() {
         eprintln!("floe: {warning}");
     }
     println!("listening {}", relay.address());
-    // Readable when it has ended.
+    // The descriptor becomes readable when the program ends.
     let mut watched = [PollFd::new(&program, PollFlags::IN)];
     while !matches!(poll(&mut watched, None), Ok(1..)) {}
     Ok(ExitCode::SUCCESS)

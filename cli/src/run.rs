@@ -1,7 +1,7 @@
 //! `floe run`: becomes the program, with floe's client library in front.
-//! In: devices, a quota, the program with its arguments. Out: nothing; the process is the program from here on, so exit
-//! codes, signals and the terminal are the program's own.
-//! Never stays beside the program: what has to outlive this moment is the private daemon, which watches the process.
+//! In: devices, a quota, the program with its arguments. Out: nothing. The process becomes the program, so exit codes,
+//! signals and the terminal are the program's own.
+//! It never stays beside the program. Only a private daemon does, which watches the process.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The library a private daemon drives: auto, nvidia, cpu, or the path of a libcuda.so.1.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) device_library: Option<String>,
-    /// Start the program without asking first whether the devices are there and have the memory.
+    /// Start the program without first asking servers for the devices and their memory.
     #[arg(long)]
     pub(crate) no_check: bool,
     #[command(flatten)]
@@ -42,7 +42,7 @@ floe_daemon::flags::of_table! {
 }
 
 impl ClientFlags {
-    /// `--on` alone.
+    /// Only `--on`.
     pub(crate) fn on(devices: String) -> Self {
         Self(vec![(DEVICES, devices)])
     }
@@ -86,7 +86,7 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     Ok(command)
 }
 
-/// What the program is to be given by variables: the flags, with devices where neither they nor other settings name any.
+/// The settings that the program gets as variables: the flags, plus this machine's devices if no setting names any.
 fn flags(arguments: &Arguments, installation: &Installation) -> Result<ClientFlags> {
     let flags = &arguments.flags;
     let settings = flags.settings()?;
@@ -100,18 +100,18 @@ fn flags(arguments: &Arguments, installation: &Installation) -> Result<ClientFla
         check::servers(&settings)?;
     }
     if arguments.network.is_asked_for() {
-        let on = flags.devices().context("--rtt and --bandwidth want the devices by --on")?;
+        let on = flags.devices().context("--rtt and --bandwidth need the devices in --on")?;
         return relay::put_before(on, arguments.network).map(|devices| flags.with_devices(devices));
     }
     Ok(flags.clone())
 }
 
-/// Those of a daemon of the program's own.
+/// The devices of a private daemon for this program.
 fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<String> {
     let address = private::start(installation, arguments.device_library.as_deref())?;
     let gpus = servers::gpus_of(&address)?;
     if gpus.is_empty() {
-        bail!("this machine offers no device\n  `floe doctor` says why");
+        bail!("this machine offers no device\n  run `floe doctor` to find the cause");
     }
     let named = |gpu: &GpuRow| format!("{address}:{}", gpu.index);
     let devices = gpus.iter().map(named).collect::<Vec<_>>().join(",");
@@ -122,7 +122,7 @@ fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<Str
     Ok(devices)
 }
 
-/// `LD_LIBRARY_PATH` with `folder` in front of what it holds.
+/// `LD_LIBRARY_PATH` with `folder` in front.
 fn in_front(folder: &Path) -> std::ffi::OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {

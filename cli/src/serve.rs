@@ -1,4 +1,4 @@
-//! `floe serve`: the daemon under another name.
+//! `floe serve`: the daemon, started by `floe`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The servers a command is about: named by `--on`, by the settings, else this machine's own daemon.
-//! In: names. Out: their answers. Connects for one question at a time and keeps nothing open.
+//! The servers of a command: those of `--on`, else those of the settings, else this machine's daemon.
+//! In: names. Out: their answers. It connects for one question at a time and keeps no connection.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use floe_session::{ConnectError, Inquiry};
 use floe_wire::{Call, ListGpus, ListSessions, printable};
 use serde::Serialize;
 
-/// A GPU a server offers.
+/// A GPU that a server offers.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct GpuRow {
-    /// As it was named.
+    /// The name that the user gave.
     pub(crate) server: String,
     pub(crate) index: u32,
     pub(crate) name: String,
@@ -31,10 +31,10 @@ pub(crate) struct GpuRow {
     pub(crate) sessions: u32,
 }
 
-/// A session a server has.
+/// A session of a server.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SessionRow {
-    /// As it was named.
+    /// The name that the user gave.
     pub(crate) server: String,
     pub(crate) session: u64,
     pub(crate) gpu: u32,
@@ -48,7 +48,7 @@ pub(crate) struct SessionRow {
     pub(crate) quota: u64,
     /// Bytes in blocks.
     pub(crate) used: u64,
-    /// Age.
+    /// Seconds since the attach.
     pub(crate) seconds: u64,
     /// The worker's process id on the server.
     pub(crate) worker: u32,
@@ -56,26 +56,26 @@ pub(crate) struct SessionRow {
     pub(crate) transport: String,
 }
 
-/// Do flags aside, do environment or TOML file name devices?
+/// Whether the environment or the TOML file names devices.
 pub(crate) fn devices_are_named() -> Result<bool> {
     Ok(!settings()?.devices.is_empty())
 }
 
-/// What environment and TOML file say.
+/// The settings of environment and TOML file.
 pub(crate) fn settings() -> Result<Settings> {
     Ok(Settings::read(&ProcessSource)?)
 }
 
-/// Where a daemon of this machine listens unless it was told otherwise.
+/// The default address of this machine's daemon.
 pub(crate) const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
-/// The servers a command is about.
+/// The servers of a command.
 pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
     let servers = named_by_user(on)?;
     Ok(if servers.is_empty() { vec![THIS_MACHINE.to_owned()] } else { servers })
 }
 
-/// Those that flags or settings name.
+/// The servers that flags or settings name.
 pub(crate) fn named_by_user(on: &[String]) -> Result<Vec<String>> {
     if !on.is_empty() {
         return Ok(on.to_vec());
@@ -89,7 +89,7 @@ pub(crate) fn named_by_user(on: &[String]) -> Result<Vec<String>> {
     Ok(servers)
 }
 
-/// Whether nobody serves there, as opposed to somebody who does not answer as wanted.
+/// Whether there is no server at the address, as opposed to one that refuses or fails.
 pub(crate) fn is_nobody(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ConnectError::Unreachable { .. }))
 }
@@ -98,7 +98,7 @@ fn ask<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Result<
     Ok(Inquiry::open(server, credentials)?.ask(message)?)
 }
 
-/// Asks every server; those that do not answer are named on stderr and make the exit code 1.
+/// Asks every server. A server that does not answer is named on stderr and makes the exit code 1.
 pub(crate) fn each<R>(servers: &[String], question: impl Fn(&str) -> Result<Vec<R>>) -> (Vec<R>, ExitCode) {
     let mut rows = Vec::new();
     let mut code = ExitCode::SUCCESS;
@@ -114,12 +114,12 @@ pub(crate) fn each<R>(servers: &[String], question: impl Fn(&str) -> Result<Vec<
     (rows, code)
 }
 
-/// What a server offers.
+/// The GPUs of a server.
 pub(crate) fn gpus_of(server: &str) -> Result<Vec<GpuRow>> {
     gpus_with(server, &settings()?.credentials)
 }
 
-/// What a server offers to who shows it these credentials.
+/// The GPUs of a server that gets these credentials.
 pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<GpuRow>> {
     let body = ask(server, credentials, &ListGpus {})?;
     let reply = ListGpus::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
@@ -138,7 +138,7 @@ pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<G
     Ok(reply.gpus.into_iter().map(row).collect())
 }
 
-/// Who uses a server.
+/// The sessions of a server.
 pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
     let body = ask(server, &settings()?.credentials, &ListSessions {})?;
     let reply =
@@ -170,7 +170,7 @@ fn uuid_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes for people: GiB from one GiB on, else MiB.
+/// Bytes as text: in GiB from one GiB on, else in MiB.
 pub(crate) fn size(bytes: u64) -> String {
     const MIB: f64 = (1_u32 << 20) as f64;
     #[allow(clippy::cast_precision_loss, reason = "a size with one decimal")]

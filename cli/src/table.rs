@@ -1,4 +1,4 @@
-//! Rows for people or for programs.
+//! Prints rows for people (a table) or for programs (JSON).
 
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};

@@ -1,5 +1,5 @@
-//! What this build is called.
-//! In: the commit, where xtask told it to the build. Out: the words behind `--version`.
+//! The name of this build.
+//! In: the commit, if xtask passed it to the build. Out: the text of `--version`.
 //! It asks no other executable.
 
 /// The version, the protocol and the commit.
