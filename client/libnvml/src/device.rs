@@ -1,5 +1,5 @@
-//! Which vGPUs there are and what they are called. Indices, ids and handles come in, handles and names go out, all from
-//! what the servers said first; they stay when a server ends.
+//! The vGPUs and their names. Indices, ids and handles come in, handles and names go out. All are from the servers'
+//! first answers, and remain valid when a server ends.
 
 use floe_nvml::{Device, DeviceCalls, NvmlError, NvmlResult, PciInfo, PciInfoExt, ShortPciInfo, UuidValue, Versioned};
 
@@ -10,7 +10,7 @@ use crate::vgpus::Vgpus;
 const UUID_TEXT: u32 = 1;
 /// A UUID as 16 bytes.
 const UUID_BYTES: u32 = 2;
-/// PCI's class of a display controller that shows nothing.
+/// PCI's class of a display controller without a display.
 const CLASS: (u32, u32) = (3, 2);
 
 impl DeviceCalls for Vgpus {
@@ -131,18 +131,18 @@ impl Vgpus {
 }
 
 impl BusId {
-    /// With a domain of four digits, as it was first.
+    /// The older form, with a domain of four digits.
     fn short(self) -> [u8; 16] {
         padded(&format!("{:04X}:{:02X}:{:02X}.{:X}", self.domain & 0xffff, self.bus, self.device, self.function))
     }
 
-    /// With a domain of eight digits.
+    /// The newer form, with a domain of eight digits.
     fn long(self) -> [u8; 32] {
         padded(&format!("{:08X}:{:02X}:{:02X}.{:X}", self.domain, self.bus, self.device, self.function))
     }
 }
 
-/// Text with at least one NUL behind it.
+/// Text followed by at least one NUL.
 fn padded<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     let length = text.len().min(BYTES - 1);

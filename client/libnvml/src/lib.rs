@@ -1,6 +1,7 @@
-//! The client's `libnvidia-ml.so.1`: every name NVIDIA's library exports, over what the daemons of this process's vGPUs say.
-//! C's calls come in, the boundary types them, the files here answer, one per noun of `api/nvml`. It never attaches a
-//! session: a monitor takes no vGPU, and loading the library does nothing.
+//! The client's `libnvidia-ml.so.1`: all names that NVIDIA's library exports, with answers from the daemons of this
+//! process's vGPUs.
+//! Calls from C come in, the boundary types them, and the files here answer, one per noun of `api/nvml`. It never
+//! attaches a session: a monitor takes no vGPU. Loading the library does nothing.
 #![deny(unsafe_code)]
 
 mod device;

@@ -1,5 +1,5 @@
-//! Memory as the vGPU has it: quota and use where there is a quota, else the GPU's. A handle comes in, bytes go out, the
-//! same that `cuMemGetInfo` says, at most 100 ms late.
+//! The memory of a vGPU: its quota and use, or the GPU's without a quota. A handle comes in, bytes go out. They equal
+//! those of `cuMemGetInfo`, at most 100 ms late.
 
 use floe_nvml::{Bar1Memory, Base, Device, Memory, MemoryCalls, MemoryV2, NvmlResult, Reading};
 

@@ -1,5 +1,5 @@
-//! How the device is set up, as far as it is not one reading: memory errors. A kind and a counter come in, a number goes
-//! out. A program sets nothing.
+//! Device settings that are not a single reading: counters of memory errors. A kind and a counter come in, a number
+//! goes out. No program can change a setting.
 
 use floe_nvml::{Base, Device, ModeCalls, NvmlError, NvmlResult, Reading};
 

@@ -1,6 +1,6 @@
-//! Processes on a vGPU: the programs of this machine with a session on the same GPU. This process is among them, with
-//! its use of this vGPU. A handle comes in, rows go out. Programs of other machines are not shown: their numbers mean
-//! nothing here.
+//! Processes on a vGPU: the programs of this machine with a session on the same GPU. This process is one of them, with
+//! its use of this vGPU. A handle comes in, rows go out. Programs of other machines are not shown: their process ids
+//! mean nothing here.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use floe_nvml::{Device, NvmlError, NvmlResult, ProcessCalls, ProcessInfo, Proces
 use crate::server::Tenant;
 use crate::vgpus::Vgpus;
 
-/// Not a part of a device that MIG has cut.
+/// Not a MIG instance.
 const NO_INSTANCE: u32 = u32::MAX;
 
 impl Vgpus {
@@ -43,7 +43,7 @@ impl ProcessCalls for Vgpus {
     }
 }
 
-/// How busy a program keeps the GPU; `None` where its server cannot say.
+/// How busy a program keeps the GPU; `None` if its server does not know.
 fn sample(tenant: &Tenant, time: u64) -> Option<ProcessSample> {
     let percent = |reading| tenant.readings.get(&reading).and_then(|value| u32::try_from(*value).ok());
     Some(ProcessSample {

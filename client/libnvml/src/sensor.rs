@@ -1,5 +1,5 @@
-//! Sensors whose answer takes more than one reading. Numbers of clocks, sensors and fields come in, readings
-//! go out. A number that NVML does not have is INVALID_ARGUMENT, one the server cannot read NOT_SUPPORTED.
+//! Sensors whose answer needs more than one reading. Numbers of clocks, sensors and fields come in, readings go out. A
+//! number that NVML does not have gives INVALID_ARGUMENT; one that the server cannot read gives NOT_SUPPORTED.
 
 use floe_nvml::{Base, Device, FieldValue, NvmlError, NvmlResult, Reading, SensorCalls, Temperature, Utilization};
 
@@ -36,7 +36,7 @@ impl Vgpus {
 impl SensorCalls for Vgpus {
     fn device_get_utilization_rates(&self, device: Device) -> NvmlResult<Utilization> {
         let gpu = self.narrow(device, Reading::GpuUtilization)?;
-        // The CPU device has no memory of its own that could be busy.
+        // The CPU device has no memory of its own to be busy.
         let memory = match self.narrow(device, Reading::MemoryUtilization) {
             Err(NvmlError::NOT_SUPPORTED) => 0,
             other => other?,

@@ -1,6 +1,6 @@
-//! One server's answers about its GPUs, asked again when they are too old. A place comes in, an answer goes out that
-//! readers share. Each question is a connection of its own: nothing is held between them, so that a daemon may restart and
-//! a program may fork.
+//! One server's answers about its GPUs, asked again when they are too old. A place comes in, an answer that readers
+//! share goes out. Each question has a connection of its own. Nothing is held in between, so a daemon may restart and a
+//! program may fork.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use floe_session::settings::Credentials;
 use floe_session::{ConnectError, Inquiry};
 use floe_wire::{Call, GpuTelemetry, ReadTelemetry};
 
-/// Answers younger than this are good enough: monitors ask dozens of things for one picture.
+/// The age up to which answers are reused: monitors ask dozens of questions for one screen.
 const FRESH: Duration = Duration::from_millis(100);
-/// A server that did not answer is left alone for this long: a monitor shall not hang at every question.
+/// How long a server that did not answer is not asked again, so that a monitor does not hang at every question.
 const FORSAKEN: Duration = Duration::from_secs(1);
-/// A daemon answers within milliseconds; one that does not is down.
+/// The time limit of a question. A daemon answers within milliseconds, or it is down.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The first question may have to wait until the daemon has started NVIDIA's library, and that the GPU.
+/// The time limit of the first question, for which the daemon may have to start NVIDIA's library, and that the GPU.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);
 
-/// A server and what it said last.
+/// A server and its last answer.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: String,
@@ -35,16 +35,16 @@ pub(crate) struct Server {
 struct Said {
     at: Instant,
     slow: bool,
-    /// `None` where it did not answer.
+    /// `None`: the server did not answer.
     answer: Option<Arc<Answer>>,
 }
 
 /// The answers of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// NVIDIA's driver, as text; empty where it is not NVIDIA's.
+    /// The version of NVIDIA's driver; empty for other devices.
     pub(crate) driver: String,
-    /// The most bytes a session may have there; 0 for all there is.
+    /// The most bytes of a session there; 0: all of the GPU.
     pub(crate) memory_limit: u64,
     /// By index.
     pub(crate) gpus: BTreeMap<u32, Gpu>,
@@ -56,7 +56,7 @@ pub(crate) struct Gpu {
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
     pub(crate) pci_bus: String,
-    /// Bytes, as CUDA counts them.
+    /// Total bytes, as CUDA counts them.
     pub(crate) memory: u64,
     /// Bytes in no session's blocks.
     pub(crate) free: u64,
@@ -75,25 +75,25 @@ pub(crate) struct Tenant {
     pub(crate) pid: u32,
     /// Which of the program's vGPUs it is.
     pub(crate) ordinal: u32,
-    /// Quota in bytes; 0 for all there is.
+    /// Quota in bytes; 0: all of the GPU.
     pub(crate) memory: u64,
     pub(crate) used: u64,
     pub(crate) readings: BTreeMap<Reading, u64>,
 }
 
 impl Server {
-    /// A server of which these GPUs matter; nothing is asked yet.
+    /// A server with these GPUs of interest. It is not asked yet.
     pub(crate) fn new(address: &str, credentials: Credentials, gpus: Vec<u32>) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         Self { address: address.to_owned(), credentials, host, gpus, last: Mutex::default() }
     }
 
-    /// As it was named.
+    /// The name that the settings give.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its present answers; `None` where it does not answer.
+    /// Its current answer; `None` if it does not answer.
     pub(crate) fn answer(&self, slow: bool) -> Option<Arc<Answer>> {
         let mut last = floe_lock::lock(&self.last);
         if let Some(said) = last.as_ref().filter(|said| said.serves(slow)) {
@@ -105,7 +105,7 @@ impl Server {
             Ok(answer) => Some(Arc::new(answer)),
             Err(error) => {
                 let level = if was_there { Level::Warn } else { Level::Debug };
-                log::line(level, format_args!("nothing is known of the GPUs of {}: {error}", self.address));
+                log::line(level, format_args!("cannot read the state of the GPUs of {}: {error}", self.address));
                 None
             }
         };
@@ -163,7 +163,7 @@ impl Gpu {
     }
 }
 
-/// Readings by name; those of a newer server that this build does not know are left out.
+/// Readings by name. A newer server's readings that this build does not know are omitted.
 fn readings(list: &[floe_wire::Reading]) -> BTreeMap<Reading, u64> {
     list.iter().filter_map(|reading| Some((Reading::from_number(reading.number)?, reading.value))).collect()
 }

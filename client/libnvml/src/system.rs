@@ -1,13 +1,13 @@
-//! The library and the machine: beginning and end, versions, names of processes. Each answer is this machine's or the
-//! first server's. It never counts devices.
+//! The library and the machine: initialization and shutdown, versions, names of processes. Each answer is this
+//! machine's or the first server's. It never counts devices.
 
 use floe_nvml::{NvmlError, NvmlResult, SystemCalls};
 
 use crate::vgpus::Vgpus;
 
-/// No GPU is no error.
+/// Having no GPU is no error.
 const FLAG_NO_GPUS: u32 = 1;
-/// The driver whose interface the CPU device has, where no server has NVIDIA's.
+/// The driver version whose interface the CPU device has, for when no server has NVIDIA's driver.
 const OWN_DRIVER: &str = "580.0";
 
 impl Vgpus {
@@ -50,7 +50,7 @@ impl SystemCalls for Vgpus {
         let name = line.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
         match name {
             Some(name) => Ok(String::from_utf8_lossy(name).into_owned()),
-            // A process of the kernel's has a name but no command line.
+            // A kernel thread has a name but no command line.
             None => std::fs::read_to_string(format!("/proc/{pid}/comm"))
                 .map(|name| name.trim().to_owned())
                 .map_err(|_| NvmlError::NOT_FOUND),

@@ -1,5 +1,5 @@
-//! Links and neighbours. Handles come in, relations between vGPUs go out. vGPUs are apart, wherever their GPUs are, and
-//! no CPU of this machine is nearer to them than another.
+//! Links and neighbours. Handles come in, relations between vGPUs go out. All vGPUs are equally far apart, wherever
+//! their GPUs are. No CPU of this machine is nearer to them than another.
 
 use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading, TopologyCalls};
 
@@ -7,7 +7,7 @@ use crate::vgpus::Vgpus;
 
 /// `NVML_P2P_STATUS_OK` and `…_NOT_SUPPORTED`.
 const P2P: (u32, u32) = (0, 5);
-/// `NVML_P2P_CAPS_INDEX_UNKNOWN`: the first that means nothing.
+/// `NVML_P2P_CAPS_INDEX_UNKNOWN`: the first number without a meaning.
 const P2P_CAPABILITIES: u32 = 5;
 /// `NVML_TOPOLOGY_SYSTEM`.
 const SYSTEM: u32 = 50;
@@ -53,12 +53,12 @@ impl TopologyCalls for Vgpus {
     }
 
     fn device_get_cpu_affinity_within_scope(&self, device: Device, set: &mut [u64], scope: u32) -> NvmlResult<()> {
-        // Node or socket: all of the machine is as near.
+        // For node and socket: all CPUs are equally near.
         if scope > 1 { Err(NvmlError::INVALID_ARGUMENT) } else { self.device_get_cpu_affinity(device, set) }
     }
 }
 
-/// Sets the bits of a list of CPUs as the kernel writes it: `0-3,8`.
+/// Sets the bits of a list of CPUs in the kernel's form, such as `0-3,8`.
 fn fill(set: &mut [u64], online: &str) -> NvmlResult<()> {
     set.fill(0);
     for range in online.trim().split(',').filter(|range| !range.is_empty()) {

@@ -1,5 +1,5 @@
-//! One vGPU of the settings: where it is, what never changes of it, and what its server's answer means for this process.
-//! Answers come in, bytes and rows of this vGPU go out. Nothing here asks a server.
+//! One vGPU of the settings: its place, its constant facts, and the meaning of its server's answer for this process.
+//! Answers come in, bytes and rows of this vGPU go out. It never asks a server.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ pub(crate) struct Vgpu {
     pub(crate) server: usize,
     /// Index at the server.
     pub(crate) gpu: u32,
-    /// The quota the settings ask for; 0 for all there is.
+    /// The quota that the settings ask for; 0: all of the GPU.
     pub(crate) wanted: u64,
-    /// Its ordinal in CUDA, where the program may see it.
+    /// Its ordinal in CUDA, if the program may see it.
     pub(crate) ordinal: Option<u32>,
     /// The server's first answers.
     pub(crate) facts: Facts,
 }
 
-/// The facts that do not change.
+/// The facts of a vGPU that do not change.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) name: String,
@@ -45,7 +45,7 @@ pub(crate) struct BusId {
     pub(crate) function: u32,
 }
 
-/// Bytes of a vGPU.
+/// Memory of a vGPU in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes {
     pub(crate) total: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Bytes {
 }
 
 impl BusId {
-    /// Reads `0000:01:00.0` with any number of digits, with or without the domain and the function.
+    /// Parses `0000:01:00.0`, with any number of digits, with or without domain and function.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| u32::from_str_radix(text, 16).ok();
         let (rest, slot) = text.trim().rsplit_once(':')?;
@@ -64,17 +64,17 @@ impl BusId {
 }
 
 impl Vgpu {
-    /// The session this process has with it, if it has one.
+    /// This process's session on it, if there is one.
     pub(crate) fn own<'a>(&self, gpu: &'a Gpu, process: u32) -> Option<&'a Tenant> {
         let own: Vec<&Tenant> = gpu.tenants.iter().filter(|tenant| tenant.pid == process).collect();
         match own.as_slice() {
-            // CUDA_VISIBLE_DEVICES may have changed since the settings were read, but there is no doubt.
+            // Only one is possible, even if CUDA_VISIBLE_DEVICES has changed since the settings were read.
             [only] => Some(only),
             several => several.iter().copied().find(|tenant| Some(tenant.ordinal) == self.ordinal),
         }
     }
 
-    /// Its memory: a quota's where there is one, else the GPU's.
+    /// Its memory: the quota's if it has one, else the GPU's.
     pub(crate) fn bytes(&self, answer: &Answer, gpu: &Gpu, process: u32) -> Bytes {
         let own = self.own(gpu, process);
         let quota = match own {
@@ -86,7 +86,7 @@ impl Vgpu {
             return Bytes { total: gpu.memory, free: free.min(gpu.memory) };
         }
         let total = quota.min(gpu.memory);
-        // A monitor has no vGPU of its own: it sees what the programs beside it use of theirs.
+        // A monitor has no vGPU of its own: it sees what the other programs use of theirs.
         let used = match own {
             Some(tenant) => tenant.used,
             None => gpu.tenants.iter().fold(0, |sum: u64, tenant| sum.saturating_add(tenant.used)),
@@ -94,7 +94,7 @@ impl Vgpu {
         Bytes { total, free: total.saturating_sub(used) }
     }
 
-    /// The programs of this machine on its GPU, by process; of this process only what is this vGPU's.
+    /// The programs of this machine on its GPU, by process. This process has only its use of this vGPU.
     pub(crate) fn tenants(&self, gpu: &Gpu, process: u32) -> Vec<Tenant> {
         let mut rows: BTreeMap<u32, Tenant> = BTreeMap::new();
         let own = self.own(gpu, process);

@@ -1,5 +1,5 @@
-//! The library's state: how often it was initialised, the vGPUs of the settings, their servers. Settings come in at
-//! `nvmlInit`; handles are looked up and servers asked for everybody else. It knows no C and keeps no connection.
+//! The library's state: the count of `nvmlInit`, the vGPUs of the settings, their servers. Settings come in at
+//! `nvmlInit`; vGPUs of handles and servers' answers go out. It knows no C and keeps no connection.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -12,14 +12,14 @@ use floe_session::settings::{ProcessSource, Settings, Source};
 use crate::server::{Answer, Gpu, Server};
 use crate::vgpu::{BusId, Facts, Vgpu};
 
-/// The first handle. Far from NULL and from small numbers, which programs pass by mistake.
+/// The first handle: far from NULL and from small numbers, which programs pass by mistake.
 const FIRST_HANDLE: usize = 0x666c_6f65_0000;
 
 /// The management library of a process.
 #[derive(Debug)]
 pub(crate) struct Vgpus {
     state: Mutex<State>,
-    /// Names that were said to be unsupported.
+    /// Names that the log has reported as unsupported.
     said: Mutex<BTreeSet<&'static str>>,
     source: Box<dyn Source + Send + Sync>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Ready {
     pub(crate) servers: Vec<Server>,
 }
 
-/// A vGPU's server has just said this.
+/// A vGPU with its server's current answer.
 pub(crate) struct Seen {
     ready: Arc<Ready>,
     index: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Seen {
 }
 
 impl Vgpus {
-    /// A library that reads its settings from `source` when it is initialised.
+    /// A library that reads its settings from `source` at `nvmlInit`.
     pub(crate) fn new(source: impl Source + Send + Sync + 'static) -> Self {
         Self { state: Mutex::default(), said: Mutex::default(), source: Box::new(source) }
     }
@@ -57,18 +57,18 @@ impl Vgpus {
         OWN.get_or_init(|| Self::new(ProcessSource))
     }
 
-    /// A thread that panicked with it left it whole: every change is one step.
+    /// A panic cannot leave it inconsistent: every change is one step.
     fn state(&self) -> MutexGuard<'_, State> {
         floe_lock::lock(&self.state)
     }
 
-    /// Finds the vGPUs, for the first user.
+    /// Counts a user. For the first one it finds the vGPUs.
     pub(crate) fn begin(&self, none_is_fine: bool) -> NvmlResult<()> {
         let mut state = self.state();
         if state.ready.is_none() {
             let ready = find(&*self.source)?;
             if ready.vgpus.is_empty() && !none_is_fine {
-                log::line(Level::Info, format_args!("no GPU is set for this process, so NVML has none either"));
+                log::line(Level::Info, format_args!("no GPU is set for this process, so NVML shows none"));
                 return Err(NvmlError::DRIVER_NOT_LOADED);
             }
             state.ready = Some(Arc::new(ready));
@@ -77,7 +77,7 @@ impl Vgpus {
         Ok(())
     }
 
-    /// Takes one `begin` back.
+    /// Undoes one `begin`.
     pub(crate) fn end(&self) -> NvmlResult<()> {
         let mut state = self.state();
         state.users = state.users.checked_sub(1).ok_or(NvmlError::UNINITIALIZED)?;
@@ -98,7 +98,7 @@ impl Vgpus {
         Ok(ready.vgpus[ready.index(device)?].facts.clone())
     }
 
-    /// The present answers of a device's server.
+    /// The current answer of a device's server.
     pub(crate) fn see(&self, device: Device, slow: bool) -> NvmlResult<Seen> {
         let ready = self.ready()?;
         let index = ready.index(device)?;
@@ -123,7 +123,7 @@ impl Ready {
         if index < self.vgpus.len() { Ok(index) } else { Err(NvmlError::INVALID_ARGUMENT) }
     }
 
-    /// The handle of the first vGPU of which this holds.
+    /// The handle of the first vGPU for which `holds` is true.
     pub(crate) fn find(&self, holds: impl Fn(&Facts) -> bool) -> NvmlResult<Device> {
         let index = self.vgpus.iter().position(|vgpu| holds(&vgpu.facts)).ok_or(NvmlError::NOT_FOUND)?;
         self.handle(index)
@@ -169,7 +169,7 @@ impl Base for Vgpus {
     }
 }
 
-/// The vGPUs of the settings, each known by its server.
+/// The vGPUs of the settings, each confirmed by its server.
 fn find(source: &dyn Source) -> NvmlResult<Ready> {
     let settings = Settings::read(source).map_err(|error| {
         log::line(Level::Error, format_args!("{error}"));
@@ -177,7 +177,7 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
     })?;
     log::set_level(settings.log);
     let servers = servers(&settings);
-    // All at once: a program waits for the slowest, not for their sum.
+    // All servers are asked at once: a program waits for the slowest only.
     let answers: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = servers.iter().map(|server| scope.spawn(|| server.answer(false))).collect();
         threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
@@ -195,7 +195,7 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
         })?;
         let ordinal = match &ordinals {
             Some(visible) => visible.iter().position(|visible| *visible == index),
-            // Where UUIDs decide, every vGPU is attached in the order of the settings.
+            // If CUDA_VISIBLE_DEVICES has UUIDs, every vGPU is attached, in the order of the settings.
             None => Some(index),
         };
         vgpus.push(Vgpu {
@@ -209,7 +209,7 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
     Ok(Ready { vgpus, servers })
 }
 
-/// Each server of the settings once.
+/// The servers of the settings, each once.
 fn servers(settings: &Settings) -> Vec<Server> {
     let mut addresses: Vec<(&str, Vec<u32>)> = Vec::new();
     for device in &settings.devices {
