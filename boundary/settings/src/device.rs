@@ -1,12 +1,12 @@
-//! Where one vGPU lives: a server and the index of a GPU there, as a user writes it. The text comes in, the server's part
-//! and the number go out, or an error that says what to write instead. Names are not resolved here.
+//! The place of one vGPU: a server and the index of a GPU there. The user's text comes in. Server and index go out, or
+//! an error that says what to write instead. It never resolves names.
 
 use crate::error::SettingsError;
 
-/// No server has so many GPUs; a larger number after a single colon is a port somebody meant.
+/// No server has so many GPUs. A larger number after a single colon was meant as a port.
 const MOST_GPUS: u32 = 256;
 
-/// How a device is written.
+/// The form of a device, for errors.
 pub(crate) const FORM: &str = "write HOST:GPU, with a port HOST:PORT:GPU";
 
 /// A server and one of its GPUs.
@@ -19,8 +19,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads `HOST:GPU`, `HOST:PORT:GPU`, `unix:///path:GPU`, or a server alone, which means its GPU 0. `name` is the
-    /// variable, key or flag the text came from.
+    /// Parses `HOST:GPU`, `HOST:PORT:GPU`, `unix:///path:GPU`, or a server alone, which means its GPU 0. `name` is the
+    /// variable, key or flag of the text.
     ///
     /// # Errors
     /// [`SettingsError::Value`] saying what to write instead.

@@ -1,12 +1,12 @@
-//! Variables of the CUDA driver that a program may set, and whether servers honour them: client and daemon read this list.
-//! A worker's driver sees those that change how it works, not what it may touch or what others notice.
+//! Variables of the CUDA driver, and whether servers honour them; client and daemon read this list. A worker's driver
+//! gets variables that change how it works, and none that changes what it may touch or what others notice.
 
 /// A variable of the CUDA driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriverVariable {
     /// Its name.
     pub name: &'static str,
-    /// Why a worker does not get it; `None`: it does.
+    /// Why a worker does not get it; `None`: a worker gets it.
     pub refusal: Option<&'static str>,
 }
 
@@ -18,7 +18,7 @@ const fn refused(name: &'static str, why: &'static str) -> DriverVariable {
     DriverVariable { name, refusal: Some(why) }
 }
 
-/// All that floe knows of.
+/// All variables that floe knows.
 pub const DRIVER_VARIABLES: &[DriverVariable] = &[
     refused("CUDA_AUTO_BOOST", "the GPU's clocks are its owner's"),
     refused("CUDA_BINARY_LOADER_THREAD_COUNT", "a worker's threads are counted"),

@@ -1,27 +1,27 @@
-//! What is wrong with what was set: the thing, its value and the cause, each once, then what to do.
+//! Errors of settings. A message names the setting, its value and the cause, each once, then says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with what was set.
+/// An error of a setting.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum SettingsError {
-    /// A flag, variable or key whose value cannot be read.
+    /// The value of a flag, variable or key cannot be read.
     #[error("{name}: {reason}: {value}\n  {advice}")]
     Value {
         /// The flag, the variable, or the file's path, line and key.
         name: String,
-        /// What it is not.
+        /// The reason, such as "not a size".
         reason: String,
-        /// What was set.
+        /// The value.
         value: String,
-        /// What to write instead.
+        /// What the user should write instead.
         advice: String,
     },
-    /// A file that was named, or has to be read, and cannot be.
+    /// A file cannot be read.
     #[error("{name}: cannot read the file: {}: {cause}\n  name a file that exists and that this user may read", path.display())]
     Unreadable {
-        /// What names it.
+        /// The setting that names the file.
         name: String,
         /// The file.
         path: PathBuf,
@@ -35,9 +35,9 @@ pub enum SettingsError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault in that line.
         reason: String,
-        /// What to write instead.
+        /// What the user should write instead.
         advice: String,
     },
     /// `RCUDA_DEVICE_COUNT` promises a device that no variable describes.
@@ -47,13 +47,13 @@ pub enum SettingsError {
     MissingDevice {
         /// The promised number.
         count: usize,
-        /// The first one missing.
+        /// The first missing number.
         missing: usize,
     },
 }
 
 impl SettingsError {
-    /// Why the text of a file was not read; `name` is what names the file.
+    /// The error for a file that cannot be read; `name` is the setting that names it.
     #[must_use]
     pub fn unreadable(name: &str, path: &Path, error: &io::Error) -> Self {
         let words = error.to_string();

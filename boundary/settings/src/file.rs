@@ -1,6 +1,5 @@
 //! The TOML file that people write, for all programs: its text comes in, its keys with their lines and values go out.
-//! A key that no program knows is refused by whichever program reads the file, and so is a key's old name.
-//! It has no opinion on values.
+//! Every program that reads the file refuses a key that no program knows, and a key's old name. It never judges values.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::table::{Table, kebab};
 #[derive(Debug)]
 pub(crate) struct File {
     path: PathBuf,
-    /// The programs whose settings may stand in it.
+    /// The programs whose settings may be in it.
     known: &'static [Table],
     entries: Vec<Entry>,
 }
@@ -33,8 +32,8 @@ struct Entry {
 }
 
 impl File {
-    /// The file that is named, else the first one that exists; `None` without one. Programs do without the machine's file
-    /// where it is closed to their user: it may be its server's alone.
+    /// The named file, else the first one that exists; `None` without one. A program ignores the machine's file if its
+    /// user may not read it: the file may be for the server only.
     ///
     /// # Errors
     /// [`SettingsError`] when it cannot be read or understood.
@@ -106,7 +105,7 @@ impl File {
         Ok(())
     }
 
-    /// The text of a key, and where it stands.
+    /// The text of a key, and its origin.
     pub(crate) fn entry(&self, section: Option<&str>, key: &str) -> Option<(Origin, String)> {
         let entry = self.entries.iter().find(|entry| entry.section == section && entry.key == key)?;
         let key = section.map_or_else(|| key.to_owned(), |section| format!("{section}.{key}"));
@@ -127,11 +126,11 @@ fn keys_of(known: &'static [Table], section: Option<&str>) -> impl Iterator<Item
     tables.flat_map(|table| table.settings).filter_map(crate::Setting::key)
 }
 
-/// What to write instead of an unknown key.
+/// The advice for an unknown key.
 fn advice(known: &'static [Table], section: Option<&'static str>, key: &str) -> String {
     let dashed = kebab(key);
     if keys_of(known, section).any(|known| known == dashed) {
-        return format!("it is written with dashes now: {dashed}");
+        return format!("write it with dashes: {dashed}");
     }
     match known
         .iter()
@@ -146,7 +145,7 @@ fn advice(known: &'static [Table], section: Option<&'static str>, key: &str) -> 
     }
 }
 
-/// A value as it would stand on a command line.
+/// A value in the form of a command line.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -203,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_old_name_is_refused_with_the_new_one() {
-        let expected = "/f.toml:1: unknown setting: token_file\n  it is written with dashes now: token-file";
+        let expected = "/f.toml:1: unknown setting: token_file\n  write it with dashes: token-file";
         assert_eq!(error("token_file = '/t'"), expected);
     }
 

@@ -1,5 +1,5 @@
-//! What was set, by name: the layers of a program's settings come in, the text that wins and its origin go out, and values of
-//! those texts. A flag wins over a variable, a variable over the file, the file over the default.
+//! A program's settings, by name. Flags, variables and the file come in; the winning text, its origin and its value go
+//! out. A flag wins over a variable, a variable over the file, the file over the default.
 
 use crate::error::SettingsError;
 use crate::file::File;
@@ -8,7 +8,7 @@ use crate::origin::Origin;
 use crate::source::Source;
 use crate::table::{Setting, Table};
 
-/// What was set of one program's settings.
+/// The settings of one program that were set.
 #[derive(Debug)]
 pub struct Given {
     found: Vec<(&'static str, Origin, String)>,
@@ -45,13 +45,13 @@ impl Given {
         }
     }
 
-    /// Where the setting of this name was set, and to which text.
+    /// The origin and the text of the setting with this name, if it was set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<(&Origin, &str)> {
         self.found.iter().find(|(found, ..)| *found == name).map(|(_, origin, text)| (origin, text.as_str()))
     }
 
-    /// The value of the setting of this name, where it was set.
+    /// The value of the setting with this name, if it was set.
     ///
     /// # Errors
     /// [`SettingsError::Value`] where it cannot be read.
@@ -63,7 +63,7 @@ impl Given {
                 name: origin.to_string(),
                 reason: "has no value".to_owned(),
                 value: format!("{text:?}"),
-                advice: "leave it away, or give it a value".to_owned(),
+                advice: "omit it, or give it a value".to_owned(),
             });
         }
         read::<K>(&origin.to_string(), text).map(Some)

@@ -1,5 +1,5 @@
-//! Kinds of values: a text comes in from a flag, a variable or a key, a typed value goes out, or what it is not and what to
-//! write instead. Each kind is read by the same words wherever its text stands.
+//! Kinds of values: a flag's, variable's or key's text comes in. A typed value goes out, or a reason with advice. A
+//! kind is read the same way from all three.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::device::{self, Place};
 
-/// Why a text is no value of a kind.
+/// Why a text is not a value of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// What the text is not.
+    /// The reason, such as "not a size".
     pub reason: String,
     /// The part of the text that is wrong.
     pub value: String,
-    /// What to write instead.
+    /// What the user should write instead.
     pub advice: String,
 }
 
@@ -24,30 +24,30 @@ impl Wrong {
     }
 }
 
-/// How a command line takes a setting.
+/// The form of a setting on a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// With a value.
     Single,
-    /// With several, between commas, or as often as wanted.
+    /// With several values between commas, or repeated.
     List,
-    /// Alone, or with `=no`.
+    /// Without a value, or with `=no`.
     Switch,
 }
 
 /// A kind of value.
 pub trait Kind {
-    /// What a text of this kind means.
+    /// The type of the value.
     type Value;
-    /// How a command line takes it.
+    /// Its form on a command line.
     const SHAPE: Shape = Shape::Single;
-    /// Whether an empty variable is a value; it counts as not set otherwise.
+    /// Whether an empty variable is a value. Otherwise it counts as not set.
     const TAKES_EMPTY: bool = false;
 
     /// The value of a text.
     ///
     /// # Errors
-    /// [`Wrong`]: why it is none.
+    /// [`Wrong`]: why the text is not a value.
     fn read(text: &str) -> Result<Self::Value, Wrong>;
 }
 
@@ -63,7 +63,7 @@ impl Kind for Text {
     }
 }
 
-/// A text that only its owner knows; an empty one is none.
+/// A secret text. An empty one is no value.
 #[derive(Debug)]
 pub struct Secret;
 
@@ -145,7 +145,7 @@ impl Kind for Devices {
     }
 }
 
-/// A time in seconds, also a part of one.
+/// A time in seconds, possibly with a fraction.
 #[derive(Debug)]
 pub struct Seconds;
 
@@ -202,15 +202,15 @@ impl Kind for Compute {
     }
 }
 
-/// How much a line of the log matters.
+/// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
     /// Something failed.
     Error = 1,
-    /// Something is not as the program may expect; the default, which tells it when the program ends with an error.
+    /// Something is not as the program may expect. By default such lines appear only if the program ends with an error.
     Warn = 2,
-    /// What happens: connections, module loads, compiler logs.
+    /// Events: connections, module loads, compiler logs.
     Info = 3,
     /// Every message.
     Debug = 4,
@@ -230,7 +230,7 @@ impl Kind for Level {
     }
 }
 
-/// How the counters are printed when the process ends.
+/// The form of the counters that are printed when the process ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Report {
     /// Not at all.

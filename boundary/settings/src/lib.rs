@@ -1,5 +1,7 @@
-//! What a user or an operator can set: one table per program, from which fields, flags, variables, keys and pages come.
-//! In: flags, environment, the text of a TOML file. Out: typed values, or the one that is wrong, where it stands and why.
+//! The settings of users and operators: one table per program, from which fields, flags, variables, keys and pages
+//! come.
+//! In: flags, environment, the text of a TOML file. Out: typed values, or the first wrong one, with its origin and the
+//! reason.
 //! It opens no connection, and it drops no key and no value in silence.
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! Names of variables that nobody reads: those of an environment come in, unknown ones go out with the nearest known name.
+//! Names of variables that no program reads: an environment's names come in, unknown ones go out, each with the nearest
+//! known name.
 
 use crate::nearest::nearest;
 use crate::tables::{CLIENT, CPU_DEVICE, SERVER};
 
-/// Variables of floe's own tests and builds, and what the daemon tells a worker by.
+/// Variables of floe's own tests and builds, and the daemon's one for workers.
 const OWN: [&str; 11] = [
     "FLOE_BENCH",
     "FLOE_BENCH_ROTATE",
@@ -21,9 +22,9 @@ const OWN: [&str; 11] = [
 /// A variable of floe's that no program reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// As it is written.
+    /// Its name.
     pub name: String,
-    /// The known one that looks most like it.
+    /// The most similar known name.
     pub nearest: Option<String>,
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Display for Unknown {
     }
 }
 
-/// Those of these variables that begin with `FLOE_` and that no program reads.
+/// The variables among these that begin with `FLOE_` and that no program reads.
 pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let known = || {
         let rows = [CLIENT, SERVER, CPU_DEVICE].into_iter().flat_map(|table| table.settings);

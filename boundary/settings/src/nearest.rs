@@ -1,6 +1,6 @@
-//! The known name that somebody may have meant.
+//! The known name that the user may have meant.
 
-/// The name that looks most like this one, where any does.
+/// The known name most similar to this one, if any is similar.
 pub(crate) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     const ALIKE: f64 = 0.7;
     let rated = known.map(|known| (strsim::normalized_damerau_levenshtein(name, &known), known));

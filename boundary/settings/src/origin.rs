@@ -1,8 +1,8 @@
-//! Where a value was set: what a message names before the value.
+//! The origin of a value, which a message names before the value.
 
 use std::path::PathBuf;
 
-/// Where a value was set.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line, as `--grace`.
@@ -11,7 +11,7 @@ pub enum Origin {
     Variable(&'static str),
     /// In the TOML file.
     File {
-        /// Which one.
+        /// The file's path.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,

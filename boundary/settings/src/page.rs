@@ -1,4 +1,4 @@
-//! The page of settings: the tables come in, Markdown goes out. It never says what the tables do not say.
+//! The page of settings: the tables come in, Markdown goes out. All rows are from the tables.
 
 use std::fmt::Write as _;
 
@@ -13,9 +13,9 @@ const HEAD: &str = "\
 
 A flag wins over an environment variable, a variable over the TOML file, the file over the default.
 
-The file is the one that `FLOE_CONFIG` (of a server also `--config`) names. Otherwise it is `$XDG_CONFIG_HOME/floe/floe.toml`, or `~/.config/floe/floe.toml` where that variable is not set, or else `/etc/floe/floe.toml`, which programs do without where it is closed to their user. Keys of programs stand at its top, those of a server under `[server]`.
+The file is the one that `FLOE_CONFIG` (of a server also `--config`) names. Otherwise it is `$XDG_CONFIG_HOME/floe/floe.toml`, or `~/.config/floe/floe.toml` if that variable is not set, or else `/etc/floe/floe.toml`. Programs ignore the last one if their user may not read it. Keys of programs stand at its top, those of a server under `[server]`.
 
-No key and no value is dropped in silence. A program refuses a key that it does not know and a value that it cannot read. It names file and line, and says what to write instead. `floe doctor` and `floed` name `FLOE_…` variables that no program reads. An empty variable counts as not set, except that an empty `FLOE_DEVICES` names no device and an empty `FLOE_TOKEN` no token.
+No key and no value is ignored silently. A program refuses a key that it does not know and a value that it cannot read. It names file and line, and says what to write instead. `floe doctor` and `floed` name `FLOE_…` variables that no program reads. An empty variable counts as not set, except that an empty `FLOE_DEVICES` names no device and an empty `FLOE_TOKEN` no token.
 
 A switch is written alone on a command line (`--no-rings`), or with `=no` against what the environment or the file say. Elsewhere it is `1`, `yes`, `true`, `on`, or `0`, `no`, `false`, `off`. Sizes are bytes, or have K, M, G, T (powers of 1024).
 ";
@@ -27,7 +27,7 @@ const RCUDA: &str = "\
 const DRIVER: &str = "\
 ## Of the CUDA driver
 
-`CUDA_VISIBLE_DEVICES` selects among a program's vGPUs, as CUDA does among GPUs. Of the other variables of the driver, a worker gets those that change how the driver works, not what it may touch or what others notice. The client names those that are not honoured, as any other [refusal](decisions/0016-refusals.md).
+`CUDA_VISIBLE_DEVICES` selects among a program's vGPUs, as CUDA does among GPUs. Of the driver's other variables, a worker gets those that change how the driver works. It gets none that changes what the driver may touch or what others notice. The client names those that are not honoured, as any other [refusal](decisions/0016-refusals.md).
 
 | variable | honoured |
 |---|---|

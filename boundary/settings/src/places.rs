@@ -1,5 +1,5 @@
-//! Where settings and tokens lie unless they are named: the folders of the XDG specification, the same for all programs.
-//! The environment comes in, paths go out. It opens nothing.
+//! Default paths of settings and tokens: the folders of the XDG specification, the same for all programs. The
+//! environment comes in, paths go out. It opens no file.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::source::Source;
 /// The file for all users of a machine.
 pub(crate) const MACHINE_FILE: &str = "/etc/floe/floe.toml";
 
-/// A folder that the environment names. A relative path is not taken: XDG's specification says so.
+/// A folder that the environment names. As XDG's specification demands, a relative path is ignored.
 #[must_use]
 pub fn set_folder(source: &dyn Source, name: &str) -> Option<PathBuf> {
     source.variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
@@ -22,7 +22,7 @@ pub fn configuration_folder(source: &dyn Source) -> PathBuf {
     base.unwrap_or_else(|| PathBuf::from("/etc")).join("floe")
 }
 
-/// The token's file where none is named.
+/// The default file of the token.
 #[must_use]
 pub fn token_file(source: &dyn Source) -> PathBuf {
     configuration_folder(source).join("token")

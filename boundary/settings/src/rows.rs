@@ -1,8 +1,8 @@
 //! The macro that makes a program's table, and the struct of its values, from the same rows.
 
-/// Makes a `Table` and the struct of its values. A row is
-/// `name: kind, "VARIABLE", reach, "FORM", default "TEXT", "help";`, where the default is read as any other value, or
-/// `unset "words"` instead of it: the field is an `Option` then, and the words say what holds without a value.
+/// Makes a `Table` and the struct of its values. A row is `name: kind, "VARIABLE", reach, "FORM", default "TEXT",
+/// "help";`. The default is read like any other value. With `unset "words"` instead, the field is an `Option`, and the
+/// words say what holds without a value.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -16,7 +16,7 @@ macro_rules! table {
         }
 
         impl $values {
-            /// The values of what was set, and the defaults of the rest.
+            /// The values of the given settings, and the defaults of all others.
             ///
             /// # Errors
             /// [`SettingsError::Value`](crate::SettingsError::Value) for the first one that cannot be read.

@@ -1,4 +1,4 @@
-//! Where settings come from: the environment and the files of this process, or those that a test makes up.
+//! The source of settings: the environment and the files of this process, or those that a test makes up.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ pub trait Source: fmt::Debug {
     /// A file's text.
     ///
     /// # Errors
-    /// Those of the file system; `NotFound` where there is no such file.
+    /// The file system's; `NotFound` if the file does not exist.
     fn file(&self, path: &Path) -> io::Result<String>;
 }
 
@@ -21,7 +21,7 @@ pub trait Source: fmt::Debug {
 pub struct ProcessSource;
 
 impl Source for ProcessSource {
-    // A value that is no UTF-8 is kept, so that whoever reads it names it instead of taking the default.
+    // A value that is not UTF-8 is kept, so that its reader reports it instead of taking the default.
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     }

@@ -1,5 +1,5 @@
 //! Rows of settings as data: name, variable, reach, form, default and help. A table holds the rows of one program.
-//! It never says how a value is found.
+//! It never finds values.
 
 use crate::kinds::Shape;
 
@@ -8,23 +8,23 @@ use crate::kinds::Shape;
 pub struct Setting {
     /// The field that holds its value.
     pub name: &'static str,
-    /// The environment variable; empty where it has none.
+    /// The environment variable; empty without one.
     pub variable: &'static str,
-    /// Where else it can be set.
+    /// Its key and flag, if any.
     pub reach: Reach,
-    /// What stands for the value in help.
+    /// The value's placeholder in help.
     pub form: &'static str,
-    /// What holds where it is not set.
+    /// The default, or what holds if it is not set.
     pub default: &'static str,
-    /// What it does, in at most 25 words.
+    /// Its help, in at most 25 words.
     pub help: &'static str,
-    /// How a command line takes it.
+    /// Its form on a command line.
     pub shape: Shape,
-    /// Whether an empty variable is a value; it counts as not set otherwise.
+    /// Whether an empty variable is a value. Otherwise it counts as not set.
     pub takes_empty: bool,
 }
 
-/// Where a setting can be set beside its variable.
+/// The ways to set a setting besides its variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// By a flag and by a key, both of its name.
@@ -71,7 +71,7 @@ pub(crate) fn kebab(name: &str) -> String {
 /// The settings of one program.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// Whose they are, in words.
+    /// The program that reads them, in words.
     pub program: &'static str,
     /// The TOML table that holds its keys; `None` for the top of the file.
     pub section: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! What can be set, one row per setting: the values of each program, its flags, variables, keys, help and its part of the
-//! page come from here. Nothing is read here.
+//! All settings, one row each. A program's values, flags, variables, keys, help and part of the page come from its
+//! table. It reads no setting.
 
 use crate::error::SettingsError;
 use crate::given::Given;
@@ -148,7 +148,7 @@ table! {
 static IN_FILE: [Table; 2] = [CLIENT, SERVER];
 
 impl Given {
-    /// What flags (by their settings' names), variables and the file say of a program's settings.
+    /// Gathers a program's settings from flags (by their settings' names), variables and the file.
     ///
     /// # Errors
     /// [`SettingsError`] when the file cannot be read, does not parse, or has a key that no program knows.

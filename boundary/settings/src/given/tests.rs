@@ -1,4 +1,4 @@
-//! Where settings come from and which one wins, on made-up environments and files.
+//! The origin of settings and the one that wins, on made-up environments and files.
 
 use std::collections::HashMap;
 use std::io;
