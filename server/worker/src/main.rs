@@ -98,7 +98,7 @@ fn shut_in(task: &Task) -> Result<Option<Process>> {
     let _ = rustix::process::setsid();
     let client = task.client.and_then(Process::of);
     bound_host_memory(task);
-    // What the kernel lacks of it the daemon has said.
+    // The daemon has already logged which parts of it the kernel lacks.
     sandbox::enter(Path::new(&task.library), task.sandbox)?;
     Ok(client)
 }
@@ -273,7 +273,7 @@ fn say_panics(log: Log, watchdog: Watchdog) {
     }));
 }
 
-/// The figures of a running session that the daemon is told.
+/// The figures of a running session that the daemon gets.
 #[derive(Clone, Default)]
 struct Seen {
     /// Bytes of physical memory it holds.
@@ -343,7 +343,7 @@ impl Reports {
 struct Asking {
     reports: Reports,
     answers: Receiver<Granted>,
-    /// What is granted.
+    /// The granted bytes.
     granted: u64,
     /// Until when it does not ask again.
     pause: Instant,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use privileges::{Standing, empty_bounding_set};
 
-/// How much of the sandbox the operator demands.
+/// The parts of the sandbox that the operator demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demand {
@@ -49,9 +49,9 @@ pub enum SandboxError {
 pub struct Protection {
     /// Landlock's version that is in force; 0: none.
     pub landlock: u32,
-    /// What `/proc/self/status` says.
+    /// The privileges that `/proc/self/status` shows.
     pub standing: Standing,
-    /// What the kernel could not take away, in words; empty: nothing is missing.
+    /// The protections that the kernel lacks, in words; empty: none.
     pub missing: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub fn close_behind_start(demand: Demand) -> Result<Vec<String>, SandboxError> {
     accept(missing.into_iter().collect(), demand)
 }
 
-/// What is missing, unless the operator demands all of it.
+/// Returns the missing protections, or an error where the operator demands all of them.
 fn accept(missing: Vec<String>, demand: Demand) -> Result<Vec<String>, SandboxError> {
     match demand {
         Demand::Required if !missing.is_empty() => Err(SandboxError::Incomplete(missing)),

@@ -49,7 +49,7 @@ fn buffer_bytes() -> BufferBytes {
     BufferBytes::of(TRANSPORT)
 }
 
-/// What the client got, as owned values.
+/// A message that the client got, as owned values.
 #[derive(Clone, Debug, PartialEq)]
 enum Got {
     Reply { request: u64, status: u32, earlier: u32, detail: String, body: Vec<u8> },
@@ -64,7 +64,7 @@ enum Got {
 
 struct Client {
     link: Link,
-    /// Where more connections join.
+    /// The way by which more connections join.
     giver: Arc<Giver>,
     device: Arc<Fake>,
     used: Arc<AtomicU64>,

@@ -1,6 +1,6 @@
 //! The worker process on a real device library: floe's CPU device, or what `FLOE_TEST_DEVICE` names (`nvidia`).
 //! In: a task and messages, as the daemon and a client give them. Out: the verdict.
-//! What is left behind is looked at: a worker whose client or daemon is gone must be gone too.
+//! Each test checks what is left behind: a worker whose client or daemon is gone must be gone too.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ fn worker() -> PathBuf {
     std::env::var_os("FLOE_WORKER").map_or_else(|| env!("CARGO_BIN_EXE_floe-worker").into(), PathBuf::from)
 }
 
-/// What the device offers: the CPU device of the installation under test, where there is none one that is built for it.
+/// The device's library: the CPU device of the installation under test, or else one that is built for the test.
 fn offer() -> &'static Probe {
     static OFFER: OnceLock<Probe> = OnceLock::new();
     OFFER.get_or_init(|| {
@@ -63,7 +63,7 @@ fn load<'a>(text: &[u8], hash: &'a [u8], at_once: bool) -> LoadLibrary<'a> {
     LoadLibrary { library: LibraryId(1), kind: 3, contents, at_once, options: vec![], log_bytes: 4096 }
 }
 
-/// What the client got, as owned values.
+/// A message that the client got, as owned values.
 #[derive(Clone, Debug, PartialEq)]
 enum Got {
     Reply { request: u64, status: u32, detail: String, body: Vec<u8> },
@@ -417,7 +417,7 @@ fn busy_stream_holds_up_no_other_and_is_not_ready() {
         width: 1,
         height: 1,
     });
-    // What was queried in vain is told when it is over, ahead of the reply that lets the client conclude it.
+    // The end of work that was queried in vain is reported before the reply that lets the client conclude it.
     assert_eq!(session.get(), Some(Got::Progress(1)));
     let reply = std::iter::from_fn(|| session.get()).find(|got| *got != Got::Progress(1));
     assert!(matches!(reply, Some(Got::Reply { request, status: 0, .. }) if request == waiting));
@@ -450,7 +450,7 @@ fn client_that_sends_faster_than_the_device_works_does_not_make_the_worker_grow(
     }
     session.ok(&SynchronizeContext {});
     let grown = peak_memory(session.child.id()) - before;
-    // What transport memory there is, the device's own memory, and some.
+    // The transport's memory, the device's own memory, and some more.
     assert!(grown < (64 << 20) + block + (24 << 20), "{} MiB", grown >> 20);
 }
 
@@ -749,7 +749,7 @@ fn a_client_that_says_something_else_instead_of_offering_rings_is_told_and_gone(
     assert_ne!(wait_for(&mut session.child), Some(0));
 }
 
-/// Whoever lies while this is set ends with it, also where the test fails.
+/// A thread that lies while this is set ends with it, also when the test fails.
 struct Truth<'a>(&'a AtomicBool);
 
 impl Drop for Truth<'_> {
@@ -768,14 +768,14 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
     let words = std::thread::scope(|scope| {
         scope.spawn(|| {
             while is_lying.load(Ordering::Relaxed) {
-                // Where this side says how far it has written.
+                // The place in the ring where this side writes how far it has written.
                 rustix::io::pwrite(&file, &u64::MAX.to_ne_bytes(), 0).unwrap();
             }
         });
         let _truth = Truth(&is_lying);
         std::iter::from_fn(|| {
-            // A worker that sleeps looks only when it is woken, as what is said does, and may do so between two lies; one that
-            // has seen a lie has ended the session.
+            // A sleeping worker looks only when a frame wakes it, and may do so between two lies. A worker that has
+            // seen a lie has ended the session.
             let _ = session.link().send(&MemoryInfo {});
             session.get()
         })

@@ -93,7 +93,7 @@ impl<D: Device> Completer<D> {
     /// Runs until the link or every [`Tasks`] is gone.
     ///
     /// # Errors
-    /// [`LinkError`] when the client cannot be told any more.
+    /// [`LinkError`] when no message reaches the client any more.
     pub(crate) fn run(&mut self) -> Result<(), LinkError> {
         if self.spin.is_on() {
             sleep_precisely();
@@ -163,7 +163,7 @@ fn finish<D: Device>(
     task: Task<D>,
     outcome: CudaResult<()>,
 ) -> Result<(), LinkError> {
-    // What kernels wrote into the program's own memory is at the client before it hears that they are over.
+    // The client gets what kernels wrote into the program's own memory before it learns that they are over.
     shared.mirrors.tell(&shared.sender)?;
     match task.action {
         Action::Deliver { range, offset } => match outcome {

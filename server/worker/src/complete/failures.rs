@@ -11,17 +11,17 @@ use floe_abi::CudaError;
 pub(crate) struct Failures(AtomicU32);
 
 impl Failures {
-    /// Remembers a failure, unless an earlier one is still to be told. True: this is the one.
+    /// Remembers a failure, unless an earlier one is still unreported. True: it is remembered.
     pub(crate) fn note(&self, error: CudaError) -> bool {
         self.0.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether there is one to be told.
+    /// Whether a failure is still to be reported.
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 
-    /// The failure to be told, which is forgotten here; 0: none.
+    /// Takes the failure that is to be reported; 0: none.
     pub(crate) fn take(&self) -> u32 {
         self.0.swap(0, Ordering::AcqRel)
     }

@@ -22,7 +22,7 @@ pub struct Output {
     files: Mutex<Files>,
 }
 
-/// What both lead to, and where it is read.
+/// The files that both descriptors lead to, and how far each has been read.
 #[derive(Debug, Default)]
 struct Files {
     printed: Vec<Printed>,

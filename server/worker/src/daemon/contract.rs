@@ -80,7 +80,7 @@ pub enum Report {
     Ready,
     /// Bytes of the device's memory the session holds.
     Used(u64),
-    /// Bytes of the device's memory the session wants in all; it waits to be told what it may have.
+    /// Bytes of device memory that the session wants in all; it waits for the daemon's grant.
     Wants(u64),
     /// It keeps no more than these bytes of what it was granted.
     Keeps(u64),

@@ -1,7 +1,8 @@
 //! Connections on their way from the daemon to a worker.
 //! In: at the daemon's end, links with what they are for, and the way to the cache. Out: the same at the worker's end, which is
 //! its standard input.
-//! Each goes with its counts of frames, so that the worker goes on where the daemon stopped; none is read or written here.
+//! Each goes with its counts of frames, so that the worker continues where the daemon stopped; none is read or written
+//! here.
 //! The daemon never waits for the worker: what a worker does not take in time is not given to it.
 
 use std::io;
@@ -56,7 +57,7 @@ impl From<Keys> for SealedKeys {
     }
 }
 
-/// What the daemon passes to a worker.
+/// A message that the daemon passes to a worker.
 #[derive(Debug)]
 pub enum Passed {
     /// A connection with what it is for.
@@ -179,7 +180,7 @@ impl Taker {
         Self { socket: inherited, grants: None }
     }
 
-    /// Has `grants` told what the session may have of the device's memory.
+    /// Sends each grant of device memory to `grants`.
     #[must_use]
     pub fn telling(self, grants: SyncSender<Granted>) -> Self {
         Self { grants: Some(grants), ..self }

@@ -87,7 +87,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::daemon::cache_channel::cache_ends;
 
-    /// A daemon that keeps whatever it is told, for a test of what asks it: contents by hash.
+    /// A daemon for tests: it keeps all contents that it is sent, by hash.
     pub(crate) fn believing_daemon(mut kept: HashMap<Hash, Vec<u8>>) -> Cache {
         let (daemon, worker) = cache_ends().unwrap();
         let answer = move |hash: &Hash, kept: &HashMap<Hash, Vec<u8>>| match kept.get(hash) {

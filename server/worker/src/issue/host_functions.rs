@@ -1,7 +1,7 @@
-//! Host functions that stand in streams.
+//! Host functions that streams wait for.
 //! In: from the driver, that a stream has got there. From the client, that the function has returned, or the data of a
 //! deferred read.
-//! Out: the driver's callback returns, and the stream goes on. It never runs anything of the program's.
+//! Out: the driver's callback returns, and the stream continues. It never runs anything of the program's.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ pub(crate) struct HostFunctions {
 #[derive(Debug, Default)]
 struct Gates {
     closed: HashMap<u64, Closed>,
-    /// Given up with their context; the client may still be running them.
+    /// Functions abandoned with their context; the client may still be running them.
     given_up: HashSet<u64>,
 }
 
@@ -37,10 +37,10 @@ impl std::fmt::Debug for Closed {
     }
 }
 
-/// What follows the end of a host function.
+/// The effect of a host function's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// Its stream goes on.
+    /// Its stream continues.
     GoesOn,
     /// Its stream is gone already.
     GivenUp,
@@ -87,7 +87,7 @@ impl HostFunctions {
         Some(gate)
     }
 
-    /// The function that was expected could not be put into its stream. The client is told so, and may answer.
+    /// The function that was expected could not be put into its stream. The client learns of it, and may answer.
     pub(crate) fn cancel(&self, function: FunctionId) {
         let mut gates = self.gates();
         gates.closed.remove(&function.0);
@@ -130,11 +130,11 @@ impl HostFunctions {
         if gates.given_up.remove(&function.0) { Done::GivenUp } else { Done::Unknown }
     }
 
-    /// Those that a context in error will never reach are given up with the context. Returns how many.
+    /// Abandons the functions that a context in error will never reach. Returns their number.
     pub(crate) fn give_up(&self) -> usize {
         let mut gates = self.gates();
         let Gates { closed, given_up } = &mut *gates;
-        // What an earlier context's functions have not said by now, they may still say: ids are not used again.
+        // Functions of an earlier context may still report their end: ids are not used again.
         let open = |(function, closed): (u64, Closed)| {
             closed.gate.open();
             given_up.insert(function);

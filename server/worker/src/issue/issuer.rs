@@ -69,7 +69,7 @@ pub(crate) struct Allowance {
 pub(crate) struct Issuer<D: Device> {
     shared: Arc<Shared<D>>,
     tasks: Tasks<D>,
-    /// The wait behind which nothing stands in line.
+    /// The wait that the issuer polls itself, as no command is queued behind it.
     inline_wait: InlineWait<D>,
     functions: Arc<HostFunctions>,
     pool: Arc<Pool<D>>,
@@ -260,7 +260,7 @@ impl<D: Device> Issuer<D> {
         &self.shared.device
     }
 
-    /// Has the client told when the completion event behind frame `reached` of a stream has completed.
+    /// Reports to the client when the completion event behind frame `reached` of a stream has completed.
     fn report_when(&self, sequence: u64, completion: Arc<CompletionEvent<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
         self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });

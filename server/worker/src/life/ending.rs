@@ -1,5 +1,5 @@
 //! Why a session ends.
-//! In: what became of its connections, and of the device. Out: one reason, and what the client is told of it.
+//! In: what became of its connections, and of the device. Out: one reason, and the error that the client gets.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Ending {
     /// The device cannot serve the session.
     #[error("the device cannot serve the session: {what}: {error}")]
     Device {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// The driver's error.
         error: CudaError,
@@ -36,7 +36,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The CUDA error the client is told; `None` when there is nobody to tell.
+    /// The CUDA error that the client gets; `None` when the client is gone.
     #[must_use]
     pub fn told(&self) -> Option<CudaError> {
         match self {
@@ -90,7 +90,7 @@ impl From<LinkError> for InputEnd {
     }
 }
 
-/// A thread that sends sees a client that goes away as a broken connection.
+/// To a sending thread, a client that has left is a broken connection.
 pub(crate) fn link_ending(error: &LinkError) -> Ending {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error {

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that have not said yet which they are: a client makes ten at a time.
 const MOST_UNKNOWN: usize = 64;
 
-/// Where connections that join come from.
+/// The source of the connections that join.
 #[derive(Debug, Default)]
 pub struct Joining {
     /// Those that came before the session's own.
@@ -83,7 +83,7 @@ pub(crate) struct Reception<D: Device> {
 struct Agreed {
     epoch: u64,
     channel: u32,
-    /// What has come to the client there.
+    /// The bytes of this channel that the client has received.
     peer: HistoryDigest,
 }
 
@@ -169,7 +169,7 @@ impl<D: Device> Reception<D> {
             Err(Refused::ProtocolViolation(words)) => return Err(Ending::ProtocolViolation(words)),
             Err(Refused::Ending(ending)) => return Err(ending),
         };
-        // Before it is told: whatever it does next, it is a client that can come back.
+        // Before the answer: whatever the client does next, it can reconnect.
         if status == 0 && channel == ACKNOWLEDGEMENT_CHANNEL {
             self.shared.client.has_acknowledgements();
         }
@@ -186,7 +186,8 @@ impl<D: Device> Reception<D> {
         Ok(Some(Agreed { epoch, channel, peer: HistoryDigest { received, digest } }))
     }
 
-    /// Whether a connection may be on its channel; what has come there, where nothing is read before it goes on.
+    /// Whether a connection may resume its channel. Returns what has arrived there; nothing is read before the channel
+    /// resumes.
     fn admit(&self, message: &Continue) -> Result<HistoryDigest, Refused> {
         let &Continue { epoch, channel, received, digest } = message;
         let violation = |words: String| Err(Refused::ProtocolViolation(words));
@@ -205,7 +206,7 @@ impl<D: Device> Reception<D> {
         if is_bulk && !self.channels.has(channel) {
             carry(&self.shared, self.channels.link(channel), &self.threads).map_err(Refused::Ending)?;
         }
-        // Before the client goes on anywhere: what it has may be another history's on this channel only.
+        // Checked before the client resumes any channel: its bytes may differ in history on this channel only.
         self.channels
             .check(channel, HistoryDigest { received, digest })
             .map_err(|error| Refused::ProtocolViolation(error.to_string()))?;

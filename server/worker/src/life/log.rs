@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the worker's own lines go; threads share it by cloning.
+/// The target of the worker's own lines; threads share it by cloning.
 #[derive(Clone, Debug)]
 pub struct Log {
     file: Option<Arc<Target>>,

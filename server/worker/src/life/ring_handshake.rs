@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Takes the client's rings, or tells the client that the socket stays in use.
 ///
 /// # Errors
-/// Why the session is over; the client has been told.
+/// The reason why the session is over; the client knows it already.
 pub fn use_rings(link: &mut Link, log: &Log) -> Result<(), Ending> {
     link.take_descriptors(true);
     let (request, bytes) = offer(link).inspect_err(|ending| say_ended(link, ending))?;

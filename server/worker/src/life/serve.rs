@@ -92,12 +92,12 @@ impl HostMemory {
     }
 }
 
-/// Serves a session until it ends. The client has been told why, where there is one to tell.
+/// Serves a session until it ends. A client that is still there has been sent the reason.
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
     let (link, resumption) = resumable(link, plan.resumption);
-    // Held to the end: a reader without a connection asks them whether the session goes on.
+    // Held to the end: a reader without a connection asks the channels whether the session continues.
     let _channels = resumption.as_ref().map(|(channels, _)| channels.clone());
     let joins = Joins { joining: plan.joining, resumption, idle: plan.idle };
     let watchdog = plan.watchdog;
@@ -147,7 +147,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     say_ended(&shared, &ending);
     shared.sender.close();
     shared.stripes.close();
-    // What it holds of the device goes with the process: the driver may wait, for work that never ends, to let go of it.
+    // The process's end frees its device memory: the driver could wait for work that never ends before it frees it.
     std::mem::forget(shared);
     ending
 }
@@ -249,7 +249,7 @@ impl Joins {
         })?;
         let asking = channels.clone();
         threads.start("floe-heartbeat", move || {
-            // A client that does not answer may be stopped. Where its machine is gone, the system ends the connection.
+            // A client that does not answer may be stopped. If its machine is gone, the kernel ends the connection.
             while asking.await_doubt().is_some() {}
             None
         })?;

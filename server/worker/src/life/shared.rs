@@ -25,7 +25,7 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) sender: Sender,
     /// The bulk connections, outwards.
     pub(crate) stripes: Stripes,
-    /// What comes on them, for the device.
+    /// Transfers that arrive on the bulk connections, for the device.
     pub(crate) transfers: Transfers<Upload<D>>,
     pub(crate) failures: Failures,
     pub(crate) output: Output,
@@ -34,9 +34,9 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) log: Log,
     /// Host memory of the client that kernels reach.
     pub(crate) mirrors: Mirrors<D::Mapped>,
-    /// What came with `ShareMemory`, until that is carried out.
+    /// The descriptor that came with `ShareMemory`, until that is carried out.
     pub(crate) descriptor: Mutex<Option<OwnedFd>>,
-    /// What the client has done with the session.
+    /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }
 
@@ -57,7 +57,7 @@ impl<D: Device> Shared<D> {
         self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
     }
 
-    /// Posts the output of kernels, where they may print. It comes ahead of the message that they are over. Where
+    /// Posts the output of kernels, where they may print. It comes ahead of the message that they are over. If
     /// something `failed`, the driver may have printed more.
     pub(crate) fn show_printed(&self, failed: bool) -> Result<(), LinkError> {
         if failed || self.printing.is_possible() { self.output.send_new(&self.sender) } else { Ok(()) }

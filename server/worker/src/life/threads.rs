@@ -27,7 +27,7 @@ impl Threads {
         (Self { endings, watchdog }, first)
     }
 
-    /// What sees to it that the process ends.
+    /// The watchdog, which makes sure that the process ends.
     pub(crate) fn watchdog(&self) -> &Watchdog {
         &self.watchdog
     }
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// What a driver does not let go of before work that never ends.
+    /// An object that the driver frees only behind work that never ends.
     struct Held;
 
     impl Drop for Held {

@@ -154,11 +154,11 @@ pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBoo
             return None;
         }
         broken.store(false, Ordering::Relaxed);
-        log.line(format_args!("the connection broke and is made again after {} ms", broke.elapsed().as_millis()));
+        log.line(format_args!("the connection broke; the client reconnected after {} ms", broke.elapsed().as_millis()));
     }
 }
 
-/// Watches the client's process: connections that break when it has ended are not made again.
+/// Watches the client's process: once it has ended, nobody reconnects.
 pub(crate) fn until_gone(client: &Process, channels: &Channels) -> Option<Ending> {
     client.await_end();
     // A process that it started may have its connections.

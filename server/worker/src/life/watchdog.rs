@@ -130,7 +130,7 @@ impl Watchdog {
         }
     }
 
-    /// Connections that the daemon hands over are taken from here on.
+    /// From here on the worker takes the connections that the daemon passes.
     pub(crate) fn serves(&self) {
         self.say(Word::Serves);
     }
@@ -168,7 +168,7 @@ impl Case {
         Self { grace, serves: false, left: false, epoch: 0, broken: Some(Instant::now()), over: None }
     }
 
-    /// Whether a connection of this epoch is one to watch: where it is newer than the last, the session goes on with it.
+    /// Whether to watch a connection of this epoch: if it is newer than the last, the session continues on it.
     fn goes_on(&mut self, epoch: u64) -> bool {
         if epoch > self.epoch {
             (self.epoch, self.broken) = (epoch, None);
@@ -239,10 +239,10 @@ impl Watch {
         if left.is_some_and(|left| left.is_zero()) {
             return None;
         }
-        // What is not there is asked nothing: an array needs no memory.
+        // Absent descriptors ask for no events: an array needs no memory.
         let mut watched: [PollFd<'_>; MOST + 2] = array::from_fn(|index| match index {
             0 => PollFd::new(&self.words, PollFlags::IN),
-            // A pipe that nobody reads any more has an error, which is always told.
+            // A pipe that nobody reads any more has an error, which poll always reports.
             1 => PollFd::from_borrowed_fd(
                 self.daemon.as_ref().map_or(self.words.as_fd(), |pipe| pipe.as_fd()),
                 PollFlags::empty(),
@@ -278,7 +278,7 @@ impl Watch {
         true
     }
 
-    /// Takes the connections that lie there. Who lays one down at this moment says its word afterwards.
+    /// Takes the connections that lie there. A thread that lays one down at this moment sends its word afterwards.
     fn take_connections(&mut self) {
         for place in 0..MOST {
             let taken = match self.laid_down[place].try_lock() {

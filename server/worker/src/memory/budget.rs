@@ -108,7 +108,7 @@ pub(crate) mod cost {
     pub(crate) const GRAPH: u64 = 8 << 10;
     /// A node, without its parameters.
     pub(crate) const NODE: u64 = 2 << 10;
-    /// What it takes besides in an instantiated graph.
+    /// The further bytes of a node in an instantiated graph.
     pub(crate) const INSTANTIATED_NODE: u64 = 6 << 10;
     pub(crate) const ARRAY: u64 = 1 << 10;
     pub(crate) const TEXTURE: u64 = 1 << 10;

@@ -1,6 +1,6 @@
 //! Host memory of the client that kernels reach, at the same address in this process.
 //! In: mappings and what the client has changed. Out: what the device has changed, before anything that says work is over.
-//! A byte that has not changed is never told: the client may be about to change it.
+//! A byte that has not changed is never sent: the client may be about to change it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

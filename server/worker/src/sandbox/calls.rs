@@ -188,7 +188,7 @@ pub(super) fn restrict_further() -> Result<(), String> {
     apply_filter_all_threads(&started).map_err(|error| error.to_string())
 }
 
-/// Refuses every socket that is not there yet; everything else is left to the filters before.
+/// Refuses to make any new socket; everything else is left to the earlier filters.
 fn started() -> Result<BpfProgram, BackendError> {
     let refused =
         STARTING.iter().chain(&[libc::SYS_socket, libc::SYS_seccomp]).map(|call| (*call, Vec::new())).collect();
@@ -206,8 +206,9 @@ pub(super) fn restrict() -> Result<(), String> {
     Ok(())
 }
 
-/// What there is not, and what is allowed. No filter can see the flags of `clone3`, and the C library takes `clone`
-/// where the kernel lacks it. The list lets `clone3` through, so that this is what the kernel answers.
+/// The filters: calls that seem to be missing, and calls that are allowed. No filter can see the flags of `clone3`, and
+/// the C library takes `clone` where the kernel lacks it. The list lets `clone3` through, so that this is what the
+/// kernel answers.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
@@ -239,7 +240,7 @@ fn allowed() -> Result<Rules, BackendError> {
     let options: Result<Vec<_>, _> =
         PROCESS_OPTIONS.iter().map(|option| equal(0, option.unsigned_abs().into())).collect();
     let mut options = options?;
-    // What is so already; who adds a filter asks for it.
+    // This is set already; adding a filter sets it again.
     let no_new_privs = libc::PR_SET_NO_NEW_PRIVS.unsigned_abs().into();
     options.push(rule(vec![narrow(0, Compare::Eq, no_new_privs)?, wide(1, Compare::Eq, 1)?])?);
     rules.insert(libc::SYS_prctl, options);

@@ -30,7 +30,7 @@ const LIBRARIES: [&str; 13] = [
     "/run/opengl-driver",
 ];
 
-/// What the kernel says of processors, memory, devices and its NVIDIA modules.
+/// The kernel's files about processors, memory, devices and its NVIDIA modules.
 const MACHINE: [&str; 17] = [
     "/proc/cpuinfo",
     "/proc/devices",
@@ -95,9 +95,9 @@ fn rules(library: &Path) -> Result<RulesetCreated, landlock::RulesetError> {
     Ok(rules)
 }
 
-/// Where `/proc` shows this process: `/proc/self` is a link, and a rule holds for what it leads to now. The kernel
-/// makes it anew when nobody has it open, and rules would not hold for the new one. So this process has it open to its
-/// end.
+/// This process's folder in `/proc`: `/proc/self` is a link, and a rule holds for its present target. The kernel makes
+/// the folder again when nobody has it open, and rules would not hold for the new one. So this process has it open to
+/// its end.
 fn keep_own() -> PathBuf {
     let own = PathBuf::from(format!("/proc/{}", std::process::id()));
     for path in [own.clone(), own.join("task")] {
@@ -114,7 +114,7 @@ fn allow(
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, landlock::RulesetError> {
     let Ok(opened) = PathFd::new(path) else { return Ok(rules) };
-    // What only a folder can have is left out of a file's rule.
+    // A file's rule leaves out the rights that only a folder has.
     let of_files = AccessFs::from_file(NEWEST);
     let access = if path.is_dir() { access } else { access & of_files };
     rules.add_rule(PathBeneath::new(opened, access))
@@ -162,7 +162,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("token");
         std::fs::write(&secret, "secret").unwrap();
-        // Landlock holds for the thread that asks for it and those it starts: the test's others go on as they were.
+        // Landlock holds for the thread that asks for it and those it starts: the test's other threads stay as they
+        // were.
         let seen = std::thread::spawn(move || {
             let version = restrict(Path::new("/lib/libcuda.so.1"));
             let refused = [std::fs::read(&secret).is_err(), std::fs::write(&secret, "changed").is_err()];

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Descriptors of a worker, at most: what the system counts by user, over all of its processes, one worker cannot use up.
 const DESCRIPTORS: u64 = 1024;
 
-/// Gives up all that a worker never needs.
+/// Drops all privileges that a worker never needs.
 pub(super) fn give_up() -> io::Result<()> {
     set_no_new_privs(true)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -25,7 +25,8 @@ fn box_of(client: &mut Client, from: BoxEnd, [width, height, depth]: [u64; 3]) -
     got
 }
 
-/// A client with memory and two arrays of 4 × 3 × 2 elements of 4 bytes, and what is in the first: 0, 1, 2 and so on.
+/// A client with memory and two arrays of 4 × 3 × 2 elements of 4 bytes. The first holds 0, 1, 2 and so on, which is
+/// returned.
 fn two_arrays() -> (Client, Vec<u8>) {
     let mut client = Client::new();
     client.memory();

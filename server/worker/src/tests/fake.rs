@@ -31,7 +31,7 @@ type KernelText = (String, Vec<u32>);
 #[derive(Default)]
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
-    /// Woken when something may go on.
+    /// Woken when held work may continue.
     changed: Arc<Condvar>,
 }
 
@@ -52,7 +52,7 @@ struct State {
     /// Host memory kernels reach, by address.
     host: HashMap<u64, Arc<Mutex<Vec<u8>>>>,
     launches: Vec<(String, [u32; 3], Vec<u8>)>,
-    /// How many launches there were since nothing else is kept of them.
+    /// The number of launches since the device keeps nothing else of them.
     counted: Option<usize>,
     /// Nodes of graphs, by graph, as words; an instantiated graph has the number of its graph.
     graphs: HashMap<u64, Vec<String>>,
@@ -62,7 +62,7 @@ struct State {
     next: u64,
     /// Arrays in plain order.
     arrays: HashMap<u64, (ArrayShape, Vec<u8>)>,
-    /// What textures and surfaces were made from, in words.
+    /// The description that each texture and surface was made from, in words.
     textures: HashMap<u64, String>,
     broken: Option<CudaError>,
     elsewhere: bool,
@@ -81,12 +81,12 @@ enum Step {
     Do(Work),
     Record(u64, u64),
     Wait(u64, u64),
-    /// Goes on when 32 bits are as the operation wants them.
+    /// Continues when 32 bits are as the operation wants them.
     Word(WordOperation),
     Host(Box<dyn FnOnce() + Send>),
 }
 
-/// Pinned memory, and what of it was lent: sockets may have been given the pages of that.
+/// Pinned memory, and the borrowed part of it: sockets may hold pages of that.
 pub(crate) struct FakePinned(Arc<Mutex<Vec<u8>>>, Mutex<Vec<Vec<u8>>>);
 
 impl Pinned for FakePinned {
@@ -295,7 +295,7 @@ impl Fake {
         self.state().host.contains_key(&at)
     }
 
-    /// What the device sees at host memory it reaches.
+    /// The bytes that the device sees at host memory it reaches.
     pub(super) fn host(&self, at: u64) -> Arc<Mutex<Vec<u8>>> {
         Arc::clone(&self.state().host[&at])
     }

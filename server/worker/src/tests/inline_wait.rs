@@ -1,4 +1,4 @@
-//! Waits that the issuer sees to itself, and those it hands over.
+//! Waits that the issuer polls itself, and those that it leaves to the completer.
 //! In: waits with nothing, something or much about them. Out: the verdict, by which thread asked the device.
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Launch attributes, questions about clusters and tensor maps, against the device in memory.
 //! In: messages over a socket pair. Out: the verdict.
-//! What the numbers mean is the driver's business; here they only have to arrive.
+//! The driver interprets the numbers; here they only have to arrive.
 
 use floe_abi::CudaError;
 

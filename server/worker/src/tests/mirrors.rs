@@ -24,7 +24,7 @@ fn changes_of_the_client_reach_the_device_and_changes_of_the_device_come_before_
     let sent = client.send(&SynchronizeContext {});
     assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(4, vec![5, 6])])), "exactly what changed");
     assert!(matches!(client.get(), Some(Got::Reply { request, status: 0, .. }) if request == sent));
-    // Told once.
+    // Sent once.
     client.ok(&SynchronizeContext {});
     host.lock().unwrap()[15] = 1;
     client.send(&UnmirrorMemory { at: DevicePtr(AT) });

@@ -33,7 +33,7 @@ fn block(client: &mut Client, id: u64, bytes: u64) -> u32 {
     client.call(&CreateBlock { block: BlockId(id), bytes }).0
 }
 
-/// What is PTX by its first lines, with declarations and a kernel of the fake device's.
+/// A text that is PTX by its first lines, with declarations and a kernel of the fake device's.
 fn ptx(declarations: &str) -> String {
     format!(".version 8.0\n.target sm_90\n{declarations}\n// kernel k 8")
 }

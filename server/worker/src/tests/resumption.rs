@@ -29,7 +29,7 @@ fn cut_after(bytes: usize) -> (UnixStream, UnixStream) {
                     _ => break,
                 }
             }
-            // What was written before is still read there.
+            // Bytes written before can still be read there.
             let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         }
     };
@@ -91,7 +91,7 @@ fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) ->
     (link, answer)
 }
 
-/// What a client says that resumes a channel.
+/// The message of a client that resumes a channel.
 fn at(epoch: u64, channel: u32, HistoryDigest { received, digest }: HistoryDigest) -> Continue {
     Continue { epoch, channel, received, digest }
 }
@@ -112,7 +112,8 @@ fn make(channels: &Channels, giver: &Giver, ends: (UnixStream, UnixStream), epoc
     }
 }
 
-/// Makes all connections anew as often as they break, each of the kind that `ends` gives; how often in the end.
+/// Reconnects as often as the connections break, each time with the kind that `ends` gives. Returns the number of
+/// times.
 fn keep(client: &Client, channels: &Channels, ends: fn() -> (UnixStream, UnixStream)) -> JoinHandle<u64> {
     let (giver, channels) = (Arc::clone(&client.giver), channels.clone());
     let all = move |epoch| {
@@ -140,7 +141,7 @@ fn data(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index / 7 + seed).to_le_bytes()[0]).collect()
 }
 
-/// What lies on the device, as it is delivered.
+/// The bytes on the device, as the worker delivers them.
 fn read(client: &mut Client, bytes: u64) -> Vec<u8> {
     let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE), bytes });
     match client.get() {
@@ -184,7 +185,7 @@ fn a_session_goes_on_however_often_its_connections_are_cut() {
     let (mut client, channels) = Client::resumable(cut_after(9000), HOUR, None);
     let keeper = keep(&client, &channels, || cut_after(9000));
     work(&mut client);
-    // That it leaves may be cut, too.
+    // Its goodbye may be cut, too.
     channels.end();
     assert!(join(keeper) > 100);
 }

@@ -23,7 +23,7 @@ impl Client {
         self.send(&CopyBulkToDevice { stream: StreamId(0), to: DevicePtr(to), bytes })
     }
 
-    /// What lies on the device.
+    /// The bytes on the device.
     fn read(&mut self, bytes: u64) -> Vec<u8> {
         let mut all = vec![];
         for at in (0..bytes).step_by(CHUNK_BYTES) {
@@ -38,7 +38,7 @@ impl Client {
         all
     }
 
-    /// What the worker says when a bulk connection carries this, behind a copy of two chunks that is announced.
+    /// The worker's error when a bulk connection carries this, behind a copy of two chunks that is announced.
     fn ended_by(transfer: impl FnOnce(u64) -> u64, offset: u64, bytes: usize) -> String {
         let mut client = Self::new();
         client.memory();
@@ -53,7 +53,7 @@ impl Client {
                 );
                 words
             }
-            other => panic!("it goes on: {other:?}"),
+            other => panic!("it continues: {other:?}"),
         }
     }
 }

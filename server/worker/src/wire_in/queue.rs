@@ -35,7 +35,7 @@ pub(crate) struct Queue {
     pushed: AtomicUsize,
     issuer_sleeps: AtomicBool,
     spin: Spin,
-    /// Set while a client waits for the device: it will go on when it has been told.
+    /// Set while a client waits for the device: it continues when it gets the answer.
     expected: Expected,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Issuing {
     had: usize,
 }
 
-/// The queue is full for good: a stream is held and what lets it go on may be what cannot be read.
+/// The queue is full for good: a stream is held, and the frame that releases it may be unread.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
@@ -115,7 +115,7 @@ impl Queue {
             if line.is_held() && line.bytes >= self.limit_while_held {
                 return Err(Overrun);
             }
-            // Whatever the limit, a batch always finds room in an empty queue.
+            // A batch always finds room in an empty queue, even one over the limit.
             if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed {
                 break;
             }

@@ -1,7 +1,7 @@
 //! The incoming half of the session's connection.
 //! In: frames. Out: commands in the queue, the data of large copies in the transfer buffers, and the one descriptor a
-//! client may send. The ends of host functions and the bytes of deferred reads go past the issuer, which may be in a
-//! call that waits for the very stream.
+//! client may send. The ends of host functions and the bytes of deferred reads bypass the issuer, which may be in a
+//! call that waits for this stream.
 //! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. It pushes
 //! together what it read together, and before it waits for anything.
 
@@ -68,7 +68,7 @@ impl<D: Device> Reader<D> {
         Ok(())
     }
 
-    /// Has the frame stand in line for the issuer, or does at once what may not wait there.
+    /// Queues the frame for the issuer, or handles it at once if it may not wait there.
     fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let Frame { sequence, kind, payload } = frame;
         self.shared.client.has_frame(sequence);
@@ -89,7 +89,7 @@ impl<D: Device> Reader<D> {
             batch.costs(self.announce(sequence, message.bytes)?);
         }
         let command = Command { sequence, kind, payload, range: None };
-        // What announces data counts for what they take, which is the batch's to say; and a descriptor is kept first.
+        // A frame that announces data counts with that data, which the batch knows; and a descriptor is kept first.
         let is_plain = ![CopyBulkToDevice::KIND, ShareMemory::KIND].contains(&kind);
         if is_plain && batch.is_empty() && self.shared.queue.push_small(&command) {
             return Ok(());
@@ -144,7 +144,7 @@ impl<D: Device> Reader<D> {
         let device = &*self.shared.device;
         // A device that gives no memory says so to the command.
         self.uploads.begin(device).ok()?;
-        // While a stream is held, what lets it go on may be behind this frame, and copies behind what holds it.
+        // While a stream is held, the frame that releases it may be behind this one, and so may further copies.
         self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams())
     }
 
@@ -157,7 +157,7 @@ impl<D: Device> Reader<D> {
         read.map(|()| Some(range))
     }
 
-    /// Has the batch stand in line, unless it is empty.
+    /// Queues the batch, unless it is empty.
     pub(crate) fn push_batch(&self, batch: &mut Batch) -> Result<(), InputEnd> {
         if batch.is_empty() {
             self.shared.queue.tell_issuer();

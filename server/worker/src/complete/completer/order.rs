@@ -37,8 +37,8 @@ impl<D: Device> Order<D> {
         self.lanes.is_empty()
     }
 
-    /// The next task that has completed, with how its work ended. Once there is none, every completion event is asked anew: a context that
-    /// is beyond use says so by any of them.
+    /// The next task that has completed, with how its work ended. Once there is none, every completion event is queried
+    /// again: a context that is beyond use shows in any of them.
     pub(crate) fn next(&mut self) -> Option<(Task<D>, CudaResult<()>)> {
         let next = self.next_completed();
         if next.is_none() {

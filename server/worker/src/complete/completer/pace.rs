@@ -32,7 +32,7 @@ impl Pace {
         Self { spin, began: Instant::now(), looks: 0 }
     }
 
-    /// How long to sleep before the next look; `None`: not at all.
+    /// The time to sleep before the next look; `None`: do not sleep.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Duration> {
         self.looks = self.looks.saturating_add(1);
         let waited = now.saturating_duration_since(self.began);

@@ -12,12 +12,12 @@ use super::open::Open;
 use crate::life::shared::Shared;
 use crate::memory::shared_pages::SharedPages;
 
-/// Memory to be given up.
+/// Shared memory that the worker is to release.
 pub(crate) struct Release<D: Device> {
-    /// What is answered then.
+    /// The client's request, which is answered after the release.
     pub(super) request: u64,
     pub(super) pages: SharedPages<D::Mapped>,
-    /// What the work that named it ended with.
+    /// The error that the work naming this memory ended with.
     pub(super) error: Option<CudaError>,
 }
 
@@ -35,7 +35,7 @@ impl<D: Device> Releaser<D> {
             // After a reset the context is another one. On one beyond use the driver refuses; the pages go all the same.
             let _ = self.shared.device.enter();
             drop(pages);
-            // A client that cannot be told is gone, which others notice.
+            // If the reply does not reach the client, it is gone; other threads notice.
             let status = error.map_or(0, CudaError::code);
             let _ = self.shared.queue_reply(request, status).and_then(|()| self.shared.sender.flush());
             self.open.change(-1);

@@ -42,7 +42,7 @@ pub(crate) enum Lane {
     Alone(u64),
 }
 
-/// What the completer does then.
+/// The completer's action once the work is complete.
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
     Deliver { range: DownloadRange<D>, offset: u64 },
@@ -54,6 +54,6 @@ pub(crate) enum Action<D: Device> {
     RunHostFunction(FunctionId),
     /// Say that a stream has come as far as this frame.
     Report { stream: StreamId, reached: u64 },
-    /// The same behind operations on words of memory, which may have stood there as a wait.
+    /// The same behind operations on words of memory; some of them may have been waits.
     WordsDone { stream: StreamId, reached: u64, waits: bool },
 }

@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(charged(256, 512, 5, 1), Some((1024_u64 * 512 * 5).next_multiple_of(LARGE_PAGE)));
     }
 
-    /// What an H200 took (driver 580.159): free memory before and behind 400 equal arrays, in bytes of one. Pages had room
-    /// left in them before, so what small ones took may be more.
+    /// An H200's demand (driver 580.159): the loss of free memory by 400 equal arrays, in bytes of one. Pages had room
+    /// left in them before, so small arrays may take more.
     #[test]
     fn a_charge_is_no_less_than_what_an_h200_took_and_a_large_page_more_at_most() {
         const CUBE: u32 = floe_abi::array_flags::CUBEMAP;

@@ -51,7 +51,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
     fn reset_context(&mut self, _: ResetContext) -> Result<Answer, Fault> {
         // A failure of the work is forgotten with the context it happened in; what was said of it is not.
         let outcome = self.device().ctx_synchronize();
-        // A client that cannot be told is gone, which others notice.
+        // If the output does not reach the client, it is gone; other threads notice.
         let _ = self.shared.show_printed(outcome.is_err());
         let never_run = self.functions.give_up();
         self.shared.queue.host_functions_end(never_run);

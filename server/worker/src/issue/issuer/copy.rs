@@ -38,7 +38,7 @@ struct Download {
 impl Download {
     /// Of so many bytes.
     fn new(sequence: u64, stream: floe_abi::Stream, lane: Lane, bytes: u64) -> Self {
-        // What its place holds next are this client's results, too.
+        // This memory holds only results of this client afterwards, too.
         let send_mode = if bytes <= MOST_GIVEN { SendMode::PagesForGood } else { SendMode::Copy };
         Self { sequence, stream, lane, send_mode }
     }
@@ -73,7 +73,7 @@ enum BoxPlace {
 }
 
 impl BoxPlace {
-    /// Where one of its slices begins.
+    /// The place at which one of its slices begins.
     fn slice(&self, index: u64) -> Result<RowsPlace, Fault> {
         match *self {
             Self::Memory { at, pitch, slice } => {
@@ -263,7 +263,7 @@ impl<D: Device> Issuer<D> {
     ) -> Result<Answer, Fault> {
         let memory = buffer.memory(range);
         let copied = copy(&self.shared.device, &memory);
-        // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
+        // Also behind a copy that failed: slices of it may be in flight, and use the range until they have arrived.
         let completion = self.record_or_wait(stream);
         match &completion {
             Ok(completion) => buffer.put_in_flight(range, Arc::clone(completion)),
@@ -274,8 +274,8 @@ impl<D: Device> Issuer<D> {
         Ok(Answer::Nothing)
     }
 
-    /// A completion event behind what the stream holds. Where the driver gives none, no work that uses transfer buffers
-    /// is left on return.
+    /// A completion event behind what the stream holds. If the driver gives none, all work that uses transfer buffers
+    /// is complete on return.
     pub(super) fn record_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<CompletionEvent<D>>, CudaError> {
         self.pool.record(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.

@@ -194,7 +194,7 @@ impl<D: Device> Issuer<D> {
         after: &[GraphEdge],
         work: Result<NodeWork<'_>, Fault>,
     ) -> Result<Answer, Fault> {
-        // The creation's own failure is told by the instantiation.
+        // The instantiation reports the creation's own failure.
         let object = match self.graphs.get(id.0) {
             Err(Fault::Program(_)) => return Ok(Answer::Nothing),
             object => object?,
@@ -253,7 +253,7 @@ impl<D: Device> Issuer<D> {
         Ok(GraphKernel { function, grid, block, shared_bytes, parameters })
     }
 
-    /// Changes a node; a change that cannot be leaves a graph that would do something else than it was told.
+    /// Changes a node. If that fails, the graph would do something else than the program asked for.
     fn set_node(&mut self, id: GraphId, node: u32, work: Result<NodeWork<'_>, Fault>) -> Result<Answer, Fault> {
         let object = self.graphs.get(id.0)?;
         let (exec, node) = (object.exec()?, object.node(node)?);

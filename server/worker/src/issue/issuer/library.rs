@@ -44,7 +44,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let contents = match self.contents.gather(id, &message.contents)? {
             Gathered::All(contents) => contents,
             Gathered::Missing(missing) => {
-                // What was asked of the library in the same breath finds that it is not there.
+                // Commands posted together with the load find that the library does not exist.
                 self.libraries.bind(id.0, Err(CudaError::NOT_FOUND));
                 return body(&LoadLibraryReply { missing, info: "" });
             }
@@ -127,8 +127,8 @@ impl<D: Device> LibraryRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
-    /// Takes what the image takes of the device's and of the host's memory: bytes of the first, and the second. `None`: they
-    /// cannot be told, and the image may be loaded only to learn what is wrong with it.
+    /// Charges what the image takes of device memory (in bytes) and of host memory. `None`: the demand is unknown, and
+    /// the image may be loaded only to learn what is wrong with it.
     fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {
         let bytes: u64 = image.contents.iter().map(|content| content.len() as u64).sum();
         let kept = self.allowance.budget.keep(bytes.saturating_mul(cost::COPIES_OF_LIBRARY))?;
@@ -158,7 +158,7 @@ impl<D: Device> Issuer<D> {
 
 /// The image's demand is not known: it is charged like one that takes more than there is.
 fn untold() -> Fault {
-    let words = "what it takes of the device's memory cannot be told, and the session may have only a part of it";
+    let words = "the image's demand of device memory is unknown, and the session may use only a part of the device";
     Fault::Explained(CudaError::OUT_OF_MEMORY, words.into())
 }
 

@@ -57,7 +57,7 @@ fn input_of(input: &floe_wire::LinkInput<'_>, content: Content) -> Result<LinkIn
         jit_input::CUBIN => demand_elf(&content)?,
         jit_input::FATBINARY if content.starts_with(b"\x7fELF") => demand_elf(&content)?,
         jit_input::FATBINARY => demand_fat_binary(&content)?,
-        // Text ends with the NUL the device puts behind it; of the others the driver is told the bytes.
+        // Text ends with the NUL that the device puts behind it; of the others the driver gets the length.
         jit_input::PTX | jit_input::OBJECT | jit_input::LIBRARY | jit_input::NVVM => {}
         kind => return violation(format!("unknown kind of input for a link: {kind}")),
     }

@@ -11,7 +11,7 @@ use crate::issue::fault::Fault;
 
 /// Below lies what programs without address-space randomization use; above ends what a process can map.
 const PLACES: std::ops::Range<u64> = 1 << 32..0x7fff_ffff_f000;
-/// Where device addresses are.
+/// The addresses of all windows.
 const WINDOWS: std::ops::Range<u64> = WINDOW_BASE..WINDOW_BASE + WINDOW_COUNT as u64 * WINDOW_BYTES;
 
 /// Whether host memory may lie there at all.
@@ -37,7 +37,7 @@ impl<D: Device> MirrorRequests for Issuer<D> {
     fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Answer, Fault> {
         // The device's last writes go ahead of the reply.
         if let Err(error) = self.shared.mirrors.tell(&self.shared.sender) {
-            self.shared.log.line(format_args!("the client cannot be told of mirrored memory: {error}"));
+            self.shared.log.line(format_args!("cannot send changes of mirrored memory to the client: {error}"));
         }
         self.shared.mirrors.remove(message.at)?;
         body(&())

@@ -62,7 +62,7 @@ impl<D: Device> StreamRequests for Issuer<D> {
         let sequence = self.sequence;
         let result = self.device().stream_query(self.stream(message.stream)?);
         if result == Err(CudaError::NOT_READY) {
-            // Without a completion event nothing is told, and the client asks again.
+            // Without a completion event nothing is reported, and the client asks again.
             if let Ok(completion) = self.pool.record(self.stream(message.stream)?) {
                 self.report_when(sequence, completion, message.stream, sequence);
             }

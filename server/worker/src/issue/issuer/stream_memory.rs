@@ -38,7 +38,7 @@ impl<D: Device> StreamMemoryRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
-    /// Issues work that does this to words, and has told when it is over what the client must hear of.
+    /// Issues this work on words of memory. The completer reports its end where the client must know of it.
     pub(super) fn issue_words<'a>(
         &self,
         place: Place,

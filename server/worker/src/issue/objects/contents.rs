@@ -104,7 +104,7 @@ impl Contents {
         }
     }
 
-    /// Gives up what has come of libraries that are not loaded.
+    /// Drops the contents that have arrived of libraries that are not loaded.
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.budget.give(std::mem::take(&mut self.pending));

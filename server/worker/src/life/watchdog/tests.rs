@@ -1,4 +1,4 @@
-//! What ends a process and what does not: the case by itself, and the thread with sockets.
+//! The events that end a process, and those that do not: the case by itself, and the thread with sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -85,7 +85,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn it_ends_a_process_whose_client_is_gone_though_nobody_reads_the_connection() {
     let (_watchdog, client, _daemon, heard) = watched();
     assert_eq!(heard.recv_timeout(FAREWELL + Duration::from_secs(1)), Err(RecvTimeoutError::Timeout));
-    // What nobody reads does not hide the end.
+    // Unread bytes do not hide the end.
     std::io::Write::write_all(&mut &client, b"unread").unwrap();
     drop(client);
     heard.recv_timeout(MINUTE).unwrap();

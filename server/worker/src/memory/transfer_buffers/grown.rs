@@ -1,7 +1,7 @@
 //! The buffers of one direction: one for good, more while streams are held.
 //! In: lengths and releases. Out: ranges of pinned memory, and buffers that have lain idle, to be given back.
-//! A thread of its own releases buffers: the driver may wait for work before it frees memory, and that work may wait
-//! for other threads of the worker.
+//! A thread of its own releases buffers: the driver may wait for work before it frees memory. That work may wait for
+//! other threads of the worker.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct PinnedBuffer<D: Device> {
 pub(super) struct Buffers<D: Device> {
     /// The first stays; the places of others may be empty.
     buffers: Vec<Option<PinnedBuffer<D>>>,
-    /// Memory that was given up here and that others may still have.
+    /// Memory that was released here and that others may still hold.
     given_up: Vec<Weak<D::Pinned>>,
     /// In which pages they lie.
     pages: PageSize,
@@ -72,7 +72,7 @@ impl<D: Device> Buffers<D> {
         self.buffers.iter().flatten().count()
     }
 
-    /// Buffers whose memory is taken: those there are, and those given up that are still on their way to a client.
+    /// Buffers whose memory is taken: those there are, and released ones that are still on their way to a client.
     pub(super) fn taken(&mut self) -> usize {
         self.given_up.retain(|memory| memory.strong_count() > 0);
         self.count() + self.given_up.len()
