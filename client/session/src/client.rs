@@ -46,7 +46,7 @@ pub struct Client {
     ended: AtomicBool,
 }
 
-/// What `cuInit` made.
+/// The devices that `cuInit` made.
 #[derive(Debug)]
 struct Ready {
     settings: Settings,
@@ -199,7 +199,7 @@ impl Client {
         self.device_having(&self.current()?.vgpu)
     }
 
-    /// What the program has made on a vGPU.
+    /// The objects that the program has made on a vGPU.
     pub(crate) fn objects(&self, vgpu: &Vgpu) -> CudaResult<&Objects> {
         self.device_having(vgpu).map(|device| &device.objects)
     }
@@ -225,8 +225,8 @@ impl Client {
         })
     }
 
-    /// Whether the context exists. A primary one that was reset while somebody holds it comes back here, since it is being
-    /// used: the CUDA runtime does not retain it a second time.
+    /// Whether the context exists. A primary context that was reset while somebody retains it comes back here, since it
+    /// is in use. The CUDA runtime does not retain it a second time.
     #[inline]
     pub(crate) fn exists(&self, context: &ContextState) -> CudaResult<bool> {
         if context.is_alive() { Ok(true) } else { self.comes_back(context) }
@@ -270,7 +270,7 @@ impl Client {
 
 /// Attaches the vGPUs of these indices, or all; where one is refused, the others are left.
 fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Vec<Attached>> {
-    // Where ordinals decide, servers of invisible vGPUs are not even asked.
+    // If ordinals decide, the client does not even ask the servers of invisible vGPUs.
     let devices: Vec<_> = match by_index {
         Some(wanted) => wanted.iter().map(|index| &settings.devices[*index]).collect(),
         None => settings.devices.iter().collect(),

@@ -1,6 +1,6 @@
-//! What a client process knows of its vGPUs: handles, shadow state, order. The driver API's typed calls come in; what can be
-//! answered here is, the rest goes to the servers as posts, where CUDA lets it, or calls. It never dereferences an address
-//! of the program's: the surface's ranges do that.
+//! The client's knowledge of its vGPUs: handles, shadow state, order. The driver API's typed calls come in. The client
+//! answers what it can; the rest goes to the servers as posts, where CUDA allows it, or as calls. It never dereferences
+//! an address of the program's: the surface's ranges do that.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail"))]
 
@@ -21,7 +21,7 @@ pub use log::Level;
 pub use vgpu::connection::{ConnectError, Inquiry};
 pub use vgpu::statistics::{Class, Snapshot as StatisticsSnapshot};
 
-/// What a client can be: the whole driver API.
+/// A client is the whole driver API.
 fn _is_a_driver(client: Client) -> impl floe_surface::Driver {
     client
 }

@@ -1,6 +1,7 @@
-//! What floe says to the user: lines on stderr that begin with `floe: `, up to the level `FLOE_LOG` names. Text comes in,
-//! one write per line goes out, so that lines of several threads do not mix; warnings wait for the end of the process, and are
-//! dropped when that is a success, unless the user has named a level. Nothing here fails or allocates when the level is off.
+//! Floe's messages to the user: lines on stderr that begin with `floe: `, up to the level that `FLOE_LOG` names. Text
+//! comes in; one write per line goes out, so that lines of several threads do not mix. Warnings wait for the end of the
+//! process. They are dropped if the process succeeds, unless the user has named a level. Nothing here fails or
+//! allocates when the level is off.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};

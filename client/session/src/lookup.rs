@@ -1,5 +1,6 @@
-//! Whose memory an address is: a vGPU's, managed or not, or the program's own, pinned or pageable. What a call named comes in, one
-//! answer goes out, which copies, fills and words hand down. Nothing is sent here, and no memory is read.
+//! Whose memory an address is: a vGPU's, managed or not, or the program's own, pinned or pageable. An address that a
+//! call names comes in, one answer goes out, which copies, fills and words pass on. Nothing is sent here, and no memory
+//! is read.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::memory::managed::resident::Resident;
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
-/// Whose memory a range is.
+/// The owner of a range of memory.
 #[derive(Debug)]
 pub(crate) enum Lookup<'c> {
     /// A vGPU's.
@@ -33,8 +34,8 @@ pub(crate) struct OnDevice<'c> {
     pub(crate) is_managed: bool,
 }
 
-/// Memory of the program's process. Few ways of a copy depend on whether it is pinned, so that is looked up when it is first
-/// asked for, and never twice.
+/// Memory of the program's process. Few ways of a copy depend on whether it is pinned. So that is looked up at the
+/// first question, and never twice.
 #[derive(Debug)]
 pub(crate) struct OnHost<'c> {
     pub(crate) range: HostRange,
@@ -44,7 +45,7 @@ pub(crate) struct OnHost<'c> {
     pinned: OnceCell<Option<PinnedRange>>,
 }
 
-/// What one address lies in.
+/// The memory that one address lies in.
 #[derive(Debug)]
 pub(crate) enum Found<'c> {
     /// Memory of a vGPU.
@@ -59,12 +60,12 @@ pub(crate) struct DeviceRange<'c> {
     pub(crate) vgpu: &'c Arc<Vgpu>,
     pub(crate) start: DevicePtr,
     pub(crate) bytes: u64,
-    /// What made it, where it was cut from a block: else it is a mapping of the program's own, or a global variable.
+    /// The allocation, if it was cut from a block. Else it is a mapping of the program's own, or a global variable.
     pub(crate) allocation: Option<Made>,
     pub(crate) is_managed: bool,
 }
 
-/// Of which allocation memory is.
+/// The allocation that memory is part of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made {
     pub(crate) context: Context,
@@ -109,7 +110,7 @@ impl<'c> OnHost<'c> {
 }
 
 impl Client {
-    /// Whose memory an end of a copy is. `current` decides where two vGPUs have a global variable at one address.
+    /// Finds the owner of one end of a copy. `current` decides where two vGPUs have a global variable at one address.
     ///
     /// # Errors
     /// INVALID_VALUE where the bytes are not all of one memory; NOT_SUPPORTED of an array, which has no address.
@@ -145,8 +146,8 @@ impl Client {
         self.of_device(at, bytes, self.owner(at, Some(current)))
     }
 
-    /// With unified addresses pinned memory may stand where a device's is asked for, whether or not the program has asked for
-    /// its device pointer. An address that is a variable's of a device stays the device's, unless kernels reach the memory.
+    /// With unified addresses a program may name pinned memory as device memory, even without asking for its device
+    /// pointer. The address of a device's variable stays the device's, unless kernels reach the pinned memory.
     fn of_device<'c>(&'c self, at: DevicePtr, bytes: u64, owner: Option<&'c Arc<Vgpu>>) -> CudaResult<Lookup<'c>> {
         let may_be_host = owner.is_none() || self.is_mirrored(at, bytes);
         if may_be_host && let Some(pinned) = self.host_memory.find_all(at.0, bytes) {
@@ -178,7 +179,7 @@ impl Client {
         }
     }
 
-    /// What an address lies in, as the program asks about pointers.
+    /// The memory that an address lies in, for the program's questions about pointers.
     pub(crate) fn lookup_address(&self, at: DevicePtr) -> Option<Found<'_>> {
         counting::count(at.0);
         let pinned = || self.host_memory.find(at.0).map(Found::Pinned);

@@ -1,5 +1,6 @@
-//! What programs make on vGPUs: contexts, streams, events, modules, arrays. Each object holds its vGPU and posts what it is asked
-//! for; handles are turned into objects above, by the calls. No object knows a call or the client.
+//! The objects that programs make on vGPUs: contexts, streams, events, modules, arrays. Each object holds its vGPU and
+//! posts what it is asked for; handles are turned into objects above, by the calls. No object knows a call or the
+//! client.
 
 pub(crate) mod array;
 pub(crate) mod content;
@@ -25,7 +26,7 @@ use module::Loaded;
 use stream::StreamState;
 use texture::{SurfaceState, TextureState};
 
-/// What the program has made on one vGPU, by ids.
+/// The objects that the program has made on one vGPU, by ids.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) streams: Table<StreamState>,

@@ -1,5 +1,5 @@
-//! What the user asked for: which vGPUs, with which token and quota, how much to log. What flags, environment and TOML file
-//! say comes in, a checked [`Settings`] goes out, or an error that names the flag, variable or key and its value.
+//! The user's settings: which vGPUs, with which token and quota, how much to log. Flags, environment and TOML file come
+//! in; a checked [`Settings`] goes out, or an error that names the flag, variable or key and its value.
 //! Nothing here opens a connection.
 
 mod credentials;
@@ -33,9 +33,9 @@ pub struct Settings {
     pub devices: Vec<WantedDevice>,
     /// Which of them the program may see.
     pub visible: Visible,
-    /// What is shown to servers, and which of them are trusted.
+    /// The proofs that servers see, and the servers that are trusted.
     pub credentials: Credentials,
-    /// What is logged; `None` where nobody has said so.
+    /// The level of the log; `None` if the user has set none.
     pub log: Option<Level>,
     /// Whether statistics are printed at exit.
     pub report: Report,
@@ -61,7 +61,7 @@ impl Settings {
     /// Reads environment and TOML file.
     ///
     /// # Errors
-    /// Where something is set and cannot be understood; nothing set is not an error and gives no devices.
+    /// A setting that cannot be understood. No setting at all is no error and gives no devices.
     pub fn read(source: &dyn Source) -> Result<Self, SettingsError> {
         Self::with_flags(&[], source)
     }

@@ -54,7 +54,7 @@ pub(crate) struct Vgpu {
     pub(crate) window: Range<u64>,
     pub(crate) snapshot: Snapshot,
     pub(crate) limits: DeviceLimits,
-    /// What of a fat binary goes to this vGPU.
+    /// The parts of a fat binary that go to this vGPU.
     pub(crate) takes: Takes,
     pub(crate) connection: Connection,
     pub(crate) order: Arc<Order>,
@@ -79,9 +79,9 @@ pub(crate) struct Vgpu {
     pub(crate) watched: Watched,
     /// Memory with one address here and there.
     pub(crate) managed: Arc<Managed>,
-    /// What its worker has of the memory this process shares.
+    /// The shared memory that its worker has mapped.
     pub(crate) sharing: Sharing,
-    /// Where pageable copies pass.
+    /// The staging slots for pageable copies.
     pub(crate) staging: Staging,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
@@ -90,7 +90,7 @@ pub(crate) struct Vgpu {
     /// Grows with each reset: what was made before is gone.
     epoch: AtomicU64,
     ids: AtomicU64,
-    /// What streams had told when memory was last collected.
+    /// The streams' progress when memory was last collected.
     pub(crate) collected_news: AtomicU64,
 }
 
@@ -155,12 +155,12 @@ impl Vgpu {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Changes when everything made on this vGPU is given up.
+    /// Changes when everything made on this vGPU is destroyed.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Everything made on this vGPU is given up from now on.
+    /// From now on everything made on this vGPU so far counts as destroyed.
     pub(crate) fn begin_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -233,7 +233,7 @@ impl Vgpu {
         self.connection.has_host_functions() || self.watched.any_stand()
     }
 
-    /// Whether work under way still uses memory of the program's.
+    /// Whether work in flight still uses memory of the program's.
     pub(crate) fn uses_host_memory(&self) -> bool {
         self.connection.uses_host_memory() || !self.lent.is_empty()
     }

@@ -29,7 +29,7 @@ impl Client {
         self.graphs.record(&stream.for_capture(), work)
     }
 
-    /// Refuses what a stream that is captured cannot do; the capture cannot go on then.
+    /// Refuses what a stream that is captured cannot do; the capture cannot continue then.
     #[inline]
     pub(crate) fn refuse_captured(&self, stream: &StreamState) -> CudaResult<()> {
         if self.graphs.is_watching() { self.graphs.refuse_on(&stream.for_capture()) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! The calls that copy. What the program named comes in and becomes two ends, of a line or a box; one dispatch has them copied, by
-//! the sides they are on. Where the stream is captured, the copy is recorded instead.
+//! The calls that copy. The program's arguments come in and become two ends, of a line or a box; one dispatch copies
+//! them, by the sides they are on. If the stream is captured, the copy is recorded instead.
 
 mod between;
 mod deferred;

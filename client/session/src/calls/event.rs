@@ -1,6 +1,6 @@
-//! Events: made and recorded without waiting, asked only when what replies have told does not answer. Handles come in, codes
-//! go out: NOT_READY is an answer, not a failure, and is asked for once: then the server says by itself. Timing is the
-//! server's.
+//! Events: made and recorded without waiting, queried at the server only if earlier replies do not give the answer.
+//! Handles come in, codes go out: NOT_READY is an answer, not a failure, and is asked for once: then the server says by
+//! itself. Timing is the server's.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Graphs of this process: the surface keeps them, here is what only the client knows. Nodes come in to be checked, plans to
-//! be split into parts for the server and steps on the stream between them, launches to be posted. A graph of device work
-//! alone is one part, so that its launch is one message.
+//! Graphs of this process: the surface keeps them, here is what only the client knows. Nodes come in to be checked, and
+//! launches to be posted. Plans are split into parts for the server and steps on the stream between them. A graph of
+//! device work alone is one part, so that its launch is one message.
 
 mod memory;
 mod send;
@@ -45,7 +45,7 @@ impl Client {
         if launch.cooperative {
             function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
         }
-        // What cannot travel is refused now, while the program can see which call it was.
+        // An attribute that cannot travel is refused now, while the program can see which call it was.
         Attributes::of_launch(launch)?;
         if attributes::events(launch.attributes).next().is_some() {
             log!(Warn, "a launch that records an event by an attribute is not supported in a graph");

@@ -1,6 +1,6 @@
-//! Libraries: images the process holds independent of contexts, loaded into a vGPU when they are first used there. An image
-//! comes in; it stays where the program keeps it, or what the devices take of it is kept here, so that another device, or
-//! the same one after a reset, can have it later.
+//! Libraries: images the process holds independent of contexts, loaded into a vGPU when they are first used there. An
+//! image comes in. It stays where the program keeps it, or the parts for the devices are kept here. So another device,
+//! or the same one after a reset, can have it later.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -54,8 +54,8 @@ impl Client {
         Ok(image.kept_for(&takes, &Limits::default()).to_image())
     }
 
-    /// Whether an image may stay here until one of its kernels is asked for, as CUDA's lazy loading leaves it: it holds
-    /// machine code for the device, so that nothing is compiled and nobody waits for a log.
+    /// Whether an image may stay here until the program asks for one of its kernels, as with CUDA's lazy loading. Such
+    /// an image holds machine code for the device: nothing is compiled, and nobody waits for a log.
     fn may_wait(&self, image: &Image<'_>, vgpu: &Vgpu, options: &JitOptions) -> CudaResult<bool> {
         let wishes = options.plain().next().is_some() || options.unsupported().next().is_some();
         let logs = options.info_capacity() > 0 || options.error_capacity() > 0;

@@ -1,5 +1,5 @@
-//! Linking device code at the server: inputs come in with options, are named by their hashes, and follow where the server
-//! lacks them; the image its driver makes is read back, for the program to load it wherever it likes.
+//! Linking device code at the server. Inputs come in with options, are named by their hashes, and follow if the server
+//! lacks them. The client reads back the image that the server's driver makes, and the program may load it anywhere.
 
 use std::borrow::Cow;
 

@@ -30,7 +30,7 @@ impl FunctionState {
         Ok(answer)
     }
 
-    /// How many blocks of `block` threads with `shared` bytes of dynamic shared memory fit a multiprocessor.
+    /// The number of blocks of `block` threads with `shared` bytes of dynamic shared memory that fit a multiprocessor.
     fn blocks_per_multiprocessor(&self, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
         let answer = self.remembered((self.id(), self.settings(), block, shared, flags), || {
             let vgpu = &self.vgpu;
@@ -63,7 +63,7 @@ impl FunctionState {
     /// Asks how a launch that was just posted went, by a question that is answered behind it.
     ///
     /// # Errors
-    /// What the device refused the launch with.
+    /// The error that the device refused the launch with.
     pub(crate) fn confirm(&self, launch: ClusterLaunch, whole: bool) -> CudaResult<()> {
         let vgpu = &self.vgpu;
         vgpu.call(&MaxActiveBlocks { kernel: KernelId(self.id()), block: 1, shared: 0, flags: 0 })?;

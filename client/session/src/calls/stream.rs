@@ -1,6 +1,6 @@
 //! Streams: the two default ones, those the program makes, and what they wait for. Handles come in; creation, waits and
-//! destruction are posted, a synchronize waits only where something is outstanding. What a stream has finished is answered
-//! from what replies have told.
+//! destruction are posted, a synchronize waits only where something is outstanding. Questions about finished work are
+//! answered from earlier replies.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Client {
         let stream = self.find_stream(stream)?;
         stream.vgpu.errors.report()?;
         self.refuse_captured(&stream)?;
-        // Whatever is put on the stream sees what the program has written so far.
+        // Work put on the stream sees everything that the program has written so far.
         stream.vgpu.send_mirrors()?;
         Ok(stream)
     }

@@ -1,4 +1,4 @@
-//! What lookups answer, and that every address a call names is looked up once.
+//! Tests of the lookups' answers; every address that a call names is looked up once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -18,8 +18,8 @@ impl Addresses {
         Self { whole, taken: BTreeMap::new() }
     }
 
-    /// Takes `length` bytes at a multiple of `alignment` (a power of two): at `wish` where that is free and inside, else the
-    /// first place that fits. `None` where nothing fits.
+    /// Takes `length` bytes at a multiple of `alignment` (a power of two): at `wish` if that is free and inside, else
+    /// at the first place that fits. `None` where nothing fits.
     pub(crate) fn reserve(&mut self, length: u64, alignment: u64, wish: Option<u64>) -> Option<u64> {
         if length == 0 || !alignment.is_power_of_two() {
             return None;

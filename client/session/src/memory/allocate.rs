@@ -1,5 +1,6 @@
-//! A vGPU's memory, cut from blocks: sizes come in, addresses go out; creating a block is the only thing that waits. A freed range
-//! comes back only when all work issued before the free is over, and a block that is not worth keeping goes back to the server.
+//! A vGPU's memory, cut from blocks: sizes come in, addresses go out; creating a block is the only thing that waits. A
+//! freed range is reused only when all work issued before the free is over. A block that is not worth keeping goes back
+//! to the server.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -40,7 +41,7 @@ impl Vgpu {
             Err(CudaError::OUT_OF_MEMORY) => {}
             result => return result,
         }
-        // What the program freed may still be in quarantine, and idle blocks may be of the wrong size.
+        // Freed memory may still be in quarantine, and idle blocks may be of the wrong size.
         self.synchronize()?;
         self.trim(0)?;
         if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
@@ -141,7 +142,7 @@ impl Vgpu {
         Ok(())
     }
 
-    /// Gives up at the server what was destroyed, where nothing is outstanding.
+    /// Releases destroyed arrays at the server, if nothing is outstanding.
     pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
         let mut waiting = lock(&self.leaving_arrays);
         if waiting.is_empty() || !self.order.is_idle() {

@@ -2,8 +2,8 @@
 //! pages. Sizes come in, blocks at addresses nothing has had before go out; byte `n` of it lies at `PLACES + n` always. It is
 //! sparse: what is not given out takes no memory, and what is freed is the system's again at once.
 //!
-//! A process forked off this one has the blocks as shared memory, as it has memory a driver maps: what it writes there is
-//! seen here. It frees none: no call of CUDA's works there.
+//! A forked process has the blocks as shared memory, like memory that a driver maps: its writes are seen here. It frees
+//! none: no call of CUDA's works there.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use crate::log::log;
 use crate::memory::host_memory::PLACES;
 
-/// All of it. Addresses are given out once, so this is what a process can pin in its life before it falls back to memory
-/// that is not shared.
+/// All of it. Addresses are given out once. So this is the memory that a process can pin in its life before it falls
+/// back to unshared memory.
 pub(crate) const BYTES: u64 = 4 << 40;
 /// Less is not worth a descriptor.
 const LEAST: u64 = 1 << 30;
-/// How much memory is taken at a time: a signal makes the system give back all of one taking.
+/// Bytes that are taken at a time: a signal makes the system give back all of one taking.
 const PIECE: u64 = 16 << 20;
 
 /// The memory.
@@ -131,7 +131,7 @@ impl ArenaBlock {
 impl Drop for ArenaBlock {
     fn drop(&mut self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Where the system refuses, the memory is given back when the process ends.
+        // If the system refuses, the memory goes back when the process ends.
         let _ = fallocate(&self.arena.file, flags, self.offset, self.pages);
     }
 }

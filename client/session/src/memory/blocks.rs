@@ -1,6 +1,6 @@
 //! Device memory of one vGPU, cut from blocks. Requests, frees and news of completed work come in; addresses, plans for
-//! new blocks and blocks to give up go out. It is pure: it sends nothing, and it never gives out an address whose last use
-//! may still be running.
+//! new blocks and blocks to release go out. It is pure: it sends nothing, and it never gives out an address whose last
+//! use may still be running.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,7 +17,7 @@ const SMALLEST_SHARED: u64 = 2 << 20;
 const LARGEST_SHARED: u64 = 32 << 20;
 /// From here on an allocation has a block to itself, so that its memory goes back as soon as it is freed.
 const OWN_BLOCK: u64 = 16 << 20;
-/// Bytes of wholly free blocks that are kept for the next allocation rather than given up.
+/// Bytes of wholly free blocks that are kept for the next allocation rather than released.
 const KEPT: u64 = 64 << 20;
 
 /// A block that must be created: `bytes` at address `at`, whose id the caller chooses.
@@ -40,14 +40,14 @@ pub(crate) struct Surplus {
     pub(crate) bytes: u64,
 }
 
-/// What is known about one allocation.
+/// One allocation, as far as it is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allocation {
     /// First address.
     pub(crate) at: u64,
     /// Bytes the program asked for.
     pub(crate) bytes: u64,
-    /// Whatever the owner wants to remember: the context, the pool.
+    /// A number for the owner to remember: the context, the pool.
     pub(crate) owner: u64,
     /// A number no other allocation of this process has had.
     pub(crate) serial: u64,
@@ -107,12 +107,12 @@ impl<F> Blocks<F> {
         Self { alignment: alignment.max(ALIGNMENT), ..self }
     }
 
-    /// How many bytes of wholly free blocks are kept; never less than the default.
+    /// Keeps so many bytes of wholly free blocks; never less than the default.
     pub(crate) fn keep(&mut self, bytes: u64) {
         self.keep = bytes.max(KEPT);
     }
 
-    /// Cuts `bytes` from the blocks there are. `stream` is the stream in whose order the memory will be used first: memory
+    /// Cuts `bytes` from the blocks there are. `stream` is the stream in whose order the memory is used first. Memory
     /// freed on that stream may be taken although its last use still runs. `None` where nothing fits.
     pub(crate) fn allocate(&mut self, bytes: u64, owner: u64, stream: Option<u64>) -> Option<u64> {
         let size = self.rounded(bytes)?;
@@ -211,8 +211,8 @@ impl<F> Blocks<F> {
         (address - allocation.at < allocation.bytes).then_some(allocation)
     }
 
-    /// Where the memory ends that `address` lies in. As with CUDA's own allocations, what an allocation was rounded up to
-    /// belongs to it.
+    /// The end of the memory that `address` lies in. As with CUDA's own allocations, what an allocation was rounded up
+    /// to belongs to it.
     pub(crate) fn reach(&self, address: u64) -> Option<u64> {
         let (start, allocation) = self.allocations.range(..=address).next_back()?;
         let end = start + self.rounded(allocation.bytes)?;

@@ -42,7 +42,7 @@ impl Block {
     }
 }
 
-/// What is known about a pinned address.
+/// The pinned memory around an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PinnedRange {
     /// All of it.
@@ -69,10 +69,10 @@ impl PinnedRange {
     }
 }
 
-/// Where pinned memory is placed: above all windows of device addresses, below where the system puts libraries, and never
-/// the same place twice.
+/// The first address of pinned memory: above all windows of device addresses, below the system's libraries, and no
+/// place is used twice.
 pub(crate) const PLACES: u64 = 0x6000_0000_0000;
-/// Where those places begin that are not of the arena.
+/// The first place outside the arena.
 const PRIVATE_PLACES: u64 = PLACES + arena::BYTES;
 /// Larger private allocations are the system's to place: kernels cannot reach so much host memory anyway.
 const MOST_PLACED: usize = 16 << 20;
@@ -165,7 +165,7 @@ impl HostMemory {
         }
     }
 
-    /// Where the memory registered in a context starts.
+    /// The first addresses of the memory registered in a context.
     pub(crate) fn registered_in(&self, context: Context) -> Vec<u64> {
         let ranges = floe_lock::read(&self.ranges);
         let of_context = |pinned: &Pinned| pinned.block.is_none() && pinned.context == context;

@@ -31,7 +31,7 @@ use shadow::Shadow;
 /// The managed memory of one vGPU.
 #[derive(Debug)]
 pub(crate) struct Managed {
-    /// Where its allocations lie.
+    /// The addresses of its allocations.
     window: Range<u64>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
     /// Whether there ever was any.
@@ -57,7 +57,7 @@ struct State {
     /// First addresses of those that the program can touch.
     open: BTreeSet<u64>,
     lane: Option<Lane>,
-    /// What was closed since the last wait, while it is little; `None` where it is much.
+    /// The ranges closed since the last wait, while they are small; `None` if they are large.
     closed: Option<Vec<Range<u64>>>,
 }
 
@@ -73,20 +73,20 @@ struct Place {
 struct Held {
     residency: ResidencyMap,
     place: Arc<Place>,
-    /// What waits have fetched of it and is open.
+    /// The open ranges that waits have fetched.
     shadows: Vec<Shadow>,
-    /// Waits that fetched it and that nobody did anything behind.
+    /// Waits in a row that fetched it without any use behind them.
     idle: u32,
     /// The variables in it; empty: all of it is there on the device.
     parts: Vec<Range<u64>>,
     attached: Attachment,
-    /// Work that it was not attached to may be under way: what was queued before it was attached, and copies.
+    /// Work that it was not attached to may be in flight: work queued before it was attached, and copies.
     of_others: bool,
-    /// How it was attached when it was made, and is again when the stream it was attached to is gone.
+    /// Its attachment when it was made, which returns when the stream it was attached to is gone.
     at_first: Attachment,
 }
 
-/// Whose work may use a residency.
+/// The work that may use a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attachment {
     /// All of the device's.

@@ -1,5 +1,5 @@
-//! Host memory that a vGPU's kernels begin and cease to reach, and a thread that sends what the program writes there while a stream
-//! waits for a word of it. What changed goes out before work and waits; what is too much to look through is refused.
+//! Host memory that a vGPU's kernels begin and cease to reach. While a stream waits for a word of it, a thread sends
+//! the program's writes. Changes go out before work and waits; memory that is too large to compare is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl Vgpu {
         while self.watched.any_left() {
             std::thread::sleep(pause);
             pause = LATE.min(pause * 2);
-            // Where nothing has changed, nothing is sent that could fail.
+            // Without a change nothing is sent that could fail.
             if self.send_mirrors().is_err() || self.errors.is_lost() {
                 // The link is over, and so are all waits.
                 lock(&self.watched.waits).clear();

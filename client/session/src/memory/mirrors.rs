@@ -1,6 +1,6 @@
-//! Host memory of the program that kernels of one vGPU reach: what the server knows of it. Ranges come in; before work and
-//! waits go out the bytes the program has changed, and what the device has changed is written here before a wait's reply is
-//! seen. It never sends a byte that has not changed, so that neither side undoes what the other is doing.
+//! Host memory of the program that kernels of one vGPU reach: what the server knows of it. Ranges come in; the bytes
+//! that the program has changed go out before work and waits. The device's changes are written here before a wait's
+//! reply is seen. It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,14 +12,14 @@ use floe_wire::{MirrorRun, changed_runs};
 
 use floe_lock::lock;
 
-/// How much is compared, and sent in one message, at a time.
+/// Bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
 
 /// One range.
 #[derive(Debug)]
 struct Mirror {
     range: HostRange,
-    /// What the server has, as far as is known here.
+    /// The server's bytes, as far as is known here.
     known: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Mirrors {
         self.any.store(false, Ordering::Release);
     }
 
-    /// What the program has changed since the last look.
+    /// The program's changes since the last look.
     fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut now = vec![0; PIECE];
@@ -115,7 +115,7 @@ impl Mirrors {
         changes
     }
 
-    /// Writes what the device has changed. What is not mirrored any more is nobody's.
+    /// Writes what the device has changed. Changes of memory that is not mirrored any more are dropped.
     pub(crate) fn apply(&self, at: u64, runs: &[MirrorRun<'_>]) {
         let mut ranges = lock(&self.ranges);
         let Some(mirror) = ranges.get_mut(&at) else {

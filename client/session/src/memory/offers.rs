@@ -1,6 +1,6 @@
 //! Memory of this process that is offered to a worker of this machine, so that its device copies from and to it by itself. Blocks
-//! come in when they are allocated or first used with a vGPU; whether the worker has them goes out. What it cannot have stays
-//! ordinary pinned memory, whose bytes travel.
+//! come in when they are allocated or first used with a vGPU; whether the worker has them goes out. Memory that it
+//! cannot have stays ordinary pinned memory, whose bytes travel.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,12 +36,12 @@ impl Vgpu {
         })
     }
 
-    /// What the worker has of pinned memory, after offering it.
+    /// The worker's access to pinned memory, after offering it.
     pub(crate) fn pages_of(&self, pinned: &PinnedRange) -> Pages {
         pinned.pages.map_or(Pages::Refused, |pages| self.share(pinned.start, pages))
     }
 
-    /// What the worker has of a block, after offering it.
+    /// The worker's access to a block, after offering it.
     fn share(&self, start: u64, bytes: u64) -> Pages {
         if let Some(pages) = self.sharing.pages(start) {
             return pages;
@@ -52,8 +52,8 @@ impl Vgpu {
         let mut blocks = floe_lock::write(&self.sharing.blocks);
         let block = Arc::clone(blocks.entry(start).or_default());
         drop(blocks);
-        // Another thread that uses the block waits for the same answer, and no other: the worker may stand in a call that
-        // ends only by what such a thread does.
+        // Only threads that use this block wait for the answer: the worker may be in a call that ends only by an action
+        // of another thread.
         let pages = *block.get_or_init(|| self.offer(start, bytes).unwrap_or(Pages::Refused));
         self.sharing.any.store(true, Ordering::Release);
         pages
@@ -83,7 +83,7 @@ impl Vgpu {
             return Ok(());
         }
         let had = floe_lock::write(&self.sharing.blocks).remove(&start);
-        // Where the worker is still asked, that comes first.
+        // A pending offer is answered first.
         if !had.is_some_and(|pages| *pages.get_or_init(|| Pages::Refused) != Pages::Refused) {
             return Ok(());
         }

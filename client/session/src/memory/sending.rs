@@ -51,7 +51,7 @@ impl Sending {
     }
 }
 
-/// Posts host bytes. What is left of them for a last piece may be little enough to go in the frame.
+/// Posts host bytes. The last piece may be small enough to go in the frame.
 pub(crate) fn send(
     vgpu: &Vgpu,
     progress: &StreamProgress,

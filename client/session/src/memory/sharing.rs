@@ -1,11 +1,11 @@
-//! What a worker of this machine has of the memory this process shares with it, block by block. Answers come in, and go out again
-//! without asking. It asks nobody.
+//! The access of a worker of this machine to the memory that this process shares with it, block by block. The worker's
+//! answers come in, and go out again. It asks nobody.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
-/// What a worker has of a block.
+/// A worker's access to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pages {
     /// Nothing, and it was asked.
@@ -16,7 +16,7 @@ pub(crate) enum Pages {
     Reached,
 }
 
-/// What the worker of one vGPU has.
+/// The shared memory that the worker of one vGPU has.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// Whether it takes anything. Asked once.
@@ -32,7 +32,7 @@ impl Sharing {
         self.any.load(Ordering::Acquire)
     }
 
-    /// What the worker has of the block that starts here, as far as it was asked.
+    /// The worker's access to the block that starts here; `None` if it was not asked.
     pub(crate) fn pages(&self, start: u64) -> Option<Pages> {
         floe_lock::read(&self.blocks).get(&start)?.get().copied()
     }

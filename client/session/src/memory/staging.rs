@@ -2,8 +2,8 @@
 //! between the program's memory and slots, and the device between slots and its own, so no byte passes a socket. A copy takes a
 //! slot and leaves it here with its ticket; the slot is free again when the server has answered that.
 //!
-//! All streams share the slots. One stream gets most of them at once, never all. A copy that waits for a slot gives up in time, and
-//! its other bytes travel.
+//! All streams share the slots. One stream gets most of them at once, never all. A copy waits for a slot for a limited
+//! time, then its other bytes travel.
 
 pub(crate) mod copiers;
 mod download;
@@ -26,7 +26,7 @@ pub(crate) const FROM: usize = 64 << 10;
 const WAKES_FROM: usize = 1 << 20;
 /// Bytes of a slot. The device takes some 20 µs for them, the worker a third of that to queue the copy.
 const SLOT: usize = 1 << 20;
-/// How many there are: a few for each copying thread, and few enough to stay in the processor's cache.
+/// The number of slots: a few for each copying thread, and few enough to stay in the processor's cache.
 const SLOTS: usize = 16;
 /// Slots one stream may have: the others are for streams that it may wait for.
 const MOST: usize = 12;
@@ -129,7 +129,7 @@ impl Slot {
         self.area.memory.block.range().sub(self.start(), bytes).expect("pieces are no longer than slots")
     }
 
-    /// Where it lies, here and in the worker.
+    /// Its address, here and in the worker.
     fn address(&self) -> DevicePtr {
         DevicePtr(self.area.memory.block.pointer().0 + self.start() as u64)
     }

@@ -1,6 +1,6 @@
-//! Arrays: a shape comes in, an object of the server's goes out; making one waits, since the quota may have no room. An array
-//! that is destroyed is given up at the server while nothing is outstanding, for the server's driver waits for all work then,
-//! and its issuer with it. It knows no handle.
+//! Arrays: a shape comes in, an object of the server's goes out; making one waits, since the quota may have no room. A
+//! destroyed array is released at the server only while nothing is outstanding: the server's driver waits for all work
+//! then, and its issuer with it. It knows no handle.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Vgpu {
             Err(CudaError::OUT_OF_MEMORY) => {}
             made => return made.map(|_| ()),
         }
-        // What the program freed may still be in quarantine, and blocks may lie idle.
+        // Freed memory may still be in quarantine, and blocks may lie idle.
         self.synchronize()?;
         self.trim(0)?;
         self.call(&message).map(|_| ())

@@ -1,5 +1,5 @@
-//! Contents of images on their way to a server: an image comes in; out go the hashes of what the vGPU takes of it, and the
-//! bytes of those the server lacks, sent from where they lie. It copies nothing and remembers nothing.
+//! Contents of images on their way to a server. An image comes in; the hashes of the contents that the vGPU takes go
+//! out, and the bytes that the server lacks, sent from where they lie. It copies nothing and remembers nothing.
 
 use floe_abi::CudaResult;
 use floe_surface::Image;
@@ -7,7 +7,7 @@ use floe_wire::{Content, LibraryId, LibraryPart, PIECE_BYTES};
 
 use crate::vgpu::Vgpu;
 
-/// What a vGPU takes of an image.
+/// The contents of an image that a vGPU takes.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     kept: floe_image::Kept<'a>,
@@ -15,7 +15,7 @@ pub(crate) struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// What this vGPU's device takes of an image.
+    /// The contents of an image that this vGPU's device takes.
     pub(crate) fn of(image: &'a Image<'_>, vgpu: &Vgpu) -> Self {
         let kept = image.kept_for(&[vgpu.takes], &floe_image::Limits::default());
         let hash = |pieces: &floe_image::Pieces<'_>| {
@@ -38,13 +38,13 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// They by name, as the server is told.
+    /// The contents by name, as the server gets them.
     pub(crate) fn names(&self) -> Vec<Content<'_>> {
         let contents = self.kept.containers.iter().zip(&self.hashes);
         contents.map(|(pieces, hash)| Content { hash, bytes: pieces.size() }).collect()
     }
 
-    /// How many they are.
+    /// Their number.
     pub(crate) fn count(&self) -> usize {
         self.hashes.len()
     }

@@ -1,5 +1,6 @@
-//! A context as this process knows it. All contexts of a vGPU share the one its worker has, so that what tells them apart is
-//! kept here: whether they exist, their flags, their view of the default stream. Nothing here is sent but what a flag means.
+//! A context as this process knows it. All contexts of a vGPU share the one of its worker, so their differences are
+//! kept here: whether they exist, their flags, their view of the default stream. Nothing here is sent but what a flag
+//! means.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,7 +29,7 @@ pub(crate) struct ContextState {
     stamp: u64,
 }
 
-/// How often a primary context is retained, and with which flags it will be made.
+/// The retains of a primary context, and the flags that it will be made with.
 #[derive(Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) count: u32,
@@ -58,7 +59,7 @@ impl ContextState {
         }
     }
 
-    /// What the program calls it.
+    /// The program's handle of it.
     pub(crate) fn handle(&self) -> Context {
         Context(self.handle.value())
     }

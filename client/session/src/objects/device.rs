@@ -1,5 +1,5 @@
-//! A device of the process: its vGPU, what the program has made on it, its primary context. Contexts that begin and end come in;
-//! what ends with them is given up here and at the server. It answers no call by itself.
+//! A device of the process: its vGPU, the program's objects on it, its primary context. Contexts that begin and end
+//! come in; their objects are released here and at the server. It answers no call by itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use floe_lock::lock;
 #[derive(Debug)]
 pub(crate) struct DeviceState {
     pub(crate) vgpu: Arc<Vgpu>,
-    /// What the program has made on it.
+    /// The objects that the program has made on it.
     pub(crate) objects: Objects,
     /// Its primary context, whose handle never changes.
     pub(crate) primary: Arc<ContextState>,
@@ -53,7 +53,7 @@ impl DeviceState {
         }
     }
 
-    /// Gives up everything a context made; the last context of the vGPU takes the worker's along.
+    /// Releases everything that a context made; the last context of the vGPU ends the worker's, too.
     pub(crate) fn end(&self, context: &ContextState) -> CudaResult<()> {
         if !context.alive.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -70,8 +70,8 @@ impl DeviceState {
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
         let vgpu = &self.vgpu;
         if vgpu.watched.any_left() {
-            // A stream stands at a word of mirrored memory. CUDA's reset waits for it, and the program may still release it
-            // meanwhile: what it writes goes to the server in line, so the wait must not be the server's issuer's.
+            // A stream waits for a word of mirrored memory. CUDA's reset waits for the stream, and the program may
+            // still release it. The program's writes reach the server in order, so the server's issuer must not wait.
             let _ = vgpu.synchronize();
         }
         vgpu.begin_epoch();
@@ -81,7 +81,7 @@ impl DeviceState {
         lock(&vgpu.changed_limits).clear();
         lock(&vgpu.cache_configs).clear();
         floe_lock::write(&vgpu.globals).clear();
-        // Whoever gives up a context may free the memory its copies write.
+        // A program that ends a context may free the memory that its copies write.
         let result = if wait || vgpu.mirrors.any() || vgpu.sharing.any() || vgpu.uses_host_memory() {
             let answer = vgpu.connection.call(&ResetContext {});
             vgpu.connection.give_up_host_functions();
@@ -101,7 +101,7 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Everything one context made on this vGPU is given up, while others live on.
+    /// Releases everything that one context made on this vGPU, while others live on.
     pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
         let (vgpu, objects) = (&self.vgpu, &self.objects);
         // As for a reset: the program may free the memory that copies of this context write. Kernels read textures to their end.
@@ -127,7 +127,7 @@ impl DeviceState {
         settled
     }
 
-    /// The textures and arrays of one context are given up, while others live on.
+    /// Releases the textures and arrays of one context, while others live on.
     fn clear_arrays(&self, context: Context) -> CudaResult<()> {
         let (vgpu, objects) = (&self.vgpu, &self.objects);
         for texture in objects.textures.remove_if(|texture| texture.context == context) {

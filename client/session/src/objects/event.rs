@@ -1,5 +1,5 @@
-//! An event as this process knows it: what it records of which stream, and what the server last said about that. Records are
-//! posted; whether one is over is known from what replies have told. It knows no handle but its context's.
+//! An event as this process knows it: what it records of which stream, and what the server last said about that.
+//! Records are posted; replies tell whether one is over. It knows no handle but its context's.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,14 +22,14 @@ pub(crate) struct EventState {
     record: Mutex<Option<Record>>,
 }
 
-/// What an event stands for: everything on a stream up to a frame.
+/// The work that an event records: everything on a stream up to a frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     progress: Arc<StreamProgress>,
     sequence: u64,
     /// A launch's own record: it may be over before the launch is, so it says nothing about the stream's work.
     within_launch: bool,
-    /// What the server last answered about it.
+    /// The server's last answer about it.
     pub(crate) asked: Option<NotReady>,
 }
 
@@ -61,7 +61,7 @@ impl EventState {
         lock(&self.record).as_ref().is_none_or(Record::is_complete)
     }
 
-    /// What it records, where that is not known to be over.
+    /// Its record, unless that is known to be over.
     pub(crate) fn outstanding(&self) -> Option<Record> {
         lock(&self.record).clone().filter(|record| !record.is_complete())
     }

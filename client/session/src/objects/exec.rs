@@ -19,9 +19,9 @@ pub(crate) struct ExecState {
     /// The vGPU's epoch when it was made.
     pub(crate) epoch: u64,
     pub(crate) parts: Parts,
-    /// Where in the plan words are written or waited for.
+    /// The nodes of the plan that write words or wait for them.
     pub(crate) words: Vec<usize>,
-    /// An event behind the last launch and the stream that was on, where launches are more than one message: the server
+    /// An event behind the last launch, and that launch's stream, if launches are more than one message: the server
     /// orders launches of a part only.
     pub(crate) last: Mutex<Option<(u64, u64)>>,
     /// Nodes of the plan that are turned off at the server.

@@ -24,7 +24,7 @@ const AXIS: u64 = (1 << 20) - 1;
 /// Dynamic shared memory in bytes a kernel may use that asked for no more.
 const DEFAULT_SHARED: u32 = 48 << 10;
 
-/// Where a kernel's parameters lie, as its look-up was answered.
+/// The layout of a kernel's parameters, from the reply to its look-up.
 fn layout(found: &FindKernelReply) -> KernelLayout {
     let places = found.parameters.iter();
     let layout = |offset: u32, size: u32| ParameterLayout { offset: offset as usize, size: size as usize };
@@ -93,7 +93,7 @@ impl FunctionState {
         self.kernel.store(kernel, Ordering::Release);
     }
 
-    /// What the program calls it.
+    /// The program's handle of it.
     pub(crate) fn handle(&self) -> Function {
         Function(Handle::new(Kind::Function, self.vgpu.ordinal, self.id).value())
     }
@@ -108,12 +108,12 @@ impl FunctionState {
         Arc::ptr_eq(&self.vgpu, vgpu) && self.is_valid()
     }
 
-    /// Where its parameters lie.
+    /// The layout of its parameters.
     pub(crate) fn layout(&self) -> &KernelLayout {
         &self.layout
     }
 
-    /// What a launch may ask of it.
+    /// The limits of its launches.
     pub(crate) fn limits(&self) -> KernelLimits {
         KernelLimits {
             threads: self.threads.load(Ordering::Relaxed),
@@ -133,7 +133,7 @@ impl FunctionState {
         }
     }
 
-    /// What the attributes say about clusters.
+    /// The cluster size in the attributes.
     fn compiled_cluster(known: &HashMap<u32, i32>) -> u64 {
         use function_attribute as a;
         let size = |number: u32| known.get(&number).and_then(|size| u64::try_from(*size).ok()).unwrap_or(0) & AXIS;
@@ -203,7 +203,7 @@ impl FunctionState {
         }
     }
 
-    /// What the program set of what occupancy depends on.
+    /// The program's settings that occupancy depends on.
     pub(crate) fn settings(&self) -> Settings {
         use function_attribute as a;
         let known = floe_lock::read(&self.attributes);

@@ -1,5 +1,5 @@
 //! A kernel of a library, on any vGPU: it finds its function on a device, whose library is loaded there with the same question.
-//! What it has found it remembers until that device is reset.
+//! It remembers each function until that device is reset.
 
 use std::sync::{Arc, RwLock, Weak};
 
@@ -31,7 +31,7 @@ impl KernelState {
         self.id
     }
 
-    /// What the program calls it.
+    /// The program's handle of it.
     pub(crate) fn handle(&self) -> Kernel {
         Kernel(Handle::new(Kind::Kernel, 0, self.id).value())
     }

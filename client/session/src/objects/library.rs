@@ -1,6 +1,6 @@
-//! A library: an image the process holds independent of contexts, loaded into a vGPU when it is first used there. It stays where
-//! the program keeps it, or what the devices take of it is kept here, so that another device, or the same one after a reset,
-//! can have it later.
+//! A library: an image the process holds independent of contexts, loaded into a vGPU when it is first used there. It
+//! stays where the program keeps it, or the parts for the devices are kept here. So another device, or the same one
+//! after a reset, can have it later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,7 +35,7 @@ impl LibraryState {
         Self { id, image, loaded: Mutex::default(), only: OnceLock::new(), kernels: Mutex::default() }
     }
 
-    /// What the program calls it.
+    /// The program's handle of it.
     pub(crate) fn handle(&self) -> Library {
         Library(Handle::new(Kind::Library, 0, self.id).value())
     }

@@ -25,7 +25,7 @@ struct Global {
     is_managed: bool,
 }
 
-/// What a look-up gave.
+/// The outcome of a look-up.
 pub(crate) type Found = CudaResult<Arc<FunctionState>>;
 
 /// An image in the server's memory, for one vGPU.
@@ -66,7 +66,7 @@ impl Loaded {
         Ok(function)
     }
 
-    /// What the program calls it.
+    /// The program's handle of it.
     pub(crate) fn handle(&self) -> Module {
         Module(Handle::new(Kind::Module, self.vgpu.ordinal, self.id).value())
     }
@@ -129,7 +129,7 @@ impl Loaded {
     /// Its kernels of these names, for one wait.
     ///
     /// # Errors
-    /// NOT_FOUND where one is not there.
+    /// NOT_FOUND if one does not exist.
     pub(crate) fn functions(
         self: &Arc<Self>,
         known: &Table<FunctionState>,

@@ -1,6 +1,6 @@
-//! A plan cut into parts: graphs of device work, which the server keeps, and steps between them, which are issued on the
-//! stream at every launch (copies from and to the host, host functions, events). Work comes in, told apart; the order of
-//! parts goes out. It sends nothing.
+//! A plan cut into parts: graphs of device work, which the server keeps, and steps between them. Steps are issued on
+//! the stream at every launch (copies from and to the host, host functions, events). Nodes come in, marked as device
+//! work or not; the order of parts goes out. It sends nothing.
 
 use floe_surface::graph::Plan;
 use floe_wire::GraphId;
@@ -10,7 +10,7 @@ use floe_wire::GraphId;
 pub(crate) struct Parts {
     /// In the order they run.
     pub(crate) list: Vec<Part>,
-    /// Where each node of the plan is.
+    /// The place of each node of the plan.
     pub(crate) places: Vec<Place>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Part {
     Steps(Vec<usize>),
 }
 
-/// Where a node is.
+/// The place of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a graph of the server's, under this number.
@@ -66,7 +66,7 @@ fn turns(plan: &Plan, is_device: &[bool]) -> Vec<usize> {
     turns
 }
 
-/// Cuts a plan whose nodes have been told apart; `next_id` names the server's graphs.
+/// Cuts a plan whose nodes are marked as device work or not; `next_id` names the server's graphs.
 pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> u64) -> Parts {
     let turns = turns(plan, is_device);
     let mut parts = Parts { list: Vec::new(), places: vec![Place::Step; plan.nodes.len()] };

@@ -22,7 +22,7 @@ pub(crate) struct PoolState {
     given: Mutex<Given>,
 }
 
-/// What a pool has given out and not got back.
+/// The allocations that a pool has given out and not got back.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     /// Bytes by address.
@@ -45,7 +45,7 @@ impl PoolState {
         }
     }
 
-    /// What it has given out, as the vGPU is now.
+    /// The allocations that it has given out in the vGPU's present epoch.
     pub(crate) fn given(&self) -> MutexGuard<'_, Given> {
         let mut given = lock(&self.given);
         let epoch = self.vgpu.epoch();

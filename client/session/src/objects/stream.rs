@@ -28,7 +28,7 @@ pub(crate) struct StreamState {
     epoch: u64,
     gone: AtomicBool,
     pub(crate) attributes: Mutex<HashMap<u32, LaunchAttributeValue>>,
-    /// What the server last answered about it.
+    /// The server's last answer about it.
     pub(crate) asked: Mutex<Option<Asked>>,
 }
 

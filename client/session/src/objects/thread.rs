@@ -1,5 +1,6 @@
-//! What belongs to the calling thread: its stack of current contexts and its own default streams. Calls push, pop and ask;
-//! shared objects go out. A thread's state is never freed, so that calls from a process's last destructors still find it.
+//! The state of the calling thread: its stack of current contexts and its own default streams. Calls push, pop and ask;
+//! shared objects go out. A thread's state is never freed, so that calls from a process's last destructors still find
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        // What a thread had that forked is its parent's, and so is the link.
+        // In a forked child the thread's state belongs to the parent, and so does the link.
         if is_first() {
             return;
         }
@@ -75,7 +76,7 @@ fn first_call() -> &'static Thread {
     OWN.set(Some(thread));
     // The first thread ends with the process, whose last destructors may still call.
     if !is_first() {
-        // Where the thread is ending already, there is nothing to be told later.
+        // A thread that is ending already needs no notice later.
         let _ = END.try_with(|_| ());
     }
     thread

@@ -1,5 +1,5 @@
-//! What a client shows and what it trusts: the token, and certificates for servers reached by TLS. Paths and texts come in
-//! from the settings; what a connection needs goes out, read when it is needed.
+//! The client's proofs and trust: the token, and certificates for servers reached by TLS. Paths and texts come in from
+//! the settings; what a connection needs goes out, read when it is needed.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// What seals and proves connections, where there is a token.
+    /// The secret that seals and proves connections, if there is a token.
     #[must_use]
     pub fn secret(&self) -> Option<Secret> {
         self.token.as_deref().map(Secret::of)
@@ -36,7 +36,7 @@ impl Credentials {
         }
     }
 
-    /// What a connection to this address needs for TLS; `None` where it is of another kind, or nobody is trusted.
+    /// The TLS settings of a connection to this address; `None` if it is of another kind, or no certificate is trusted.
     ///
     /// # Errors
     /// [`TlsError`] naming a file that will not do.

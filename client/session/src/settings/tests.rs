@@ -1,4 +1,4 @@
-//! Where settings come from and which one wins, on made-up environments and files.
+//! The sources of settings and their precedence, on made-up environments and files.
 
 use std::collections::HashMap;
 use std::io;

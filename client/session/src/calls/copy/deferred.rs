@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::objects::stream::StreamState;
 use crate::vgpu::connection::HostWork;
 
-/// Where bytes go that are read late.
+/// The target of bytes that are read late.
 #[derive(Debug, Clone, Copy)]
 struct LateRows {
     to: BoxEnd,
@@ -19,8 +19,8 @@ struct LateRows {
 }
 
 impl Client {
-    /// Puts a copy on `stream` whose bytes are read when the stream gets there. They go past all that waits at the server:
-    /// it may be in a call that waits for this very stream, as loading a module does.
+    /// Puts a copy on `stream` whose bytes are read when the stream gets there. They bypass everything that waits at
+    /// the server. The server may be in a call that waits for this stream, as loading a module does.
     pub(super) fn defer_line(stream: &StreamState, to: DevicePtr, source: &HostRange) -> CudaResult<()> {
         let mut done = 0;
         while done < source.len() {

@@ -1,5 +1,5 @@
-//! Copies from a vGPU to the program's memory, in lines and boxes, each by the way that was chosen for it. Two ends come in; the bytes
-//! are there when this returns, unless the program goes on before. It chooses nothing.
+//! Copies from a vGPU to the program's memory, in lines and boxes, each by the way that was chosen for it. Two ends
+//! come in; the bytes are there when this returns, unless the program continues before. It chooses nothing.
 
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
@@ -48,7 +48,7 @@ impl Client {
         }
     }
 
-    /// What of a copy to the host goes through slots.
+    /// Sends a copy to the host through slots, as far as there are any.
     fn download_by_slots(
         &self,
         stream: &StreamState,

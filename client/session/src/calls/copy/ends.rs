@@ -1,5 +1,5 @@
-//! The two ends of a copy. What the program named comes in and is looked up once; memory of a vGPU goes out with the device, for as
-//! long as its end lives. Checking what a graph records keeps nothing there.
+//! The two ends of a copy. The addresses that the program named come in and are looked up once. Memory of a vGPU goes
+//! out with the device, for as long as its end lives. Checking what a graph records keeps nothing there.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Client {
         })
     }
 
-    /// The same copy with both ends told apart, checked as far as it can be before it is done.
+    /// The same copy with the side of both ends known, checked as far as possible before it is done.
     pub(crate) fn settled_box(&self, copy: &CopyBox, vgpu: &Arc<Vgpu>) -> CudaResult<CopyBox> {
         let settled = |end: &CopyEnd| -> CudaResult<CopyEnd> {
             let place = match (self.lookup(end.place, vgpu)?, end.place) {

@@ -1,5 +1,6 @@
-//! What a copy moves: bytes in a line, or a box of rows with gaps between them. A box comes in; rows that one message carries, and
-//! the messages of copies between two ends that the device reaches, go out. It knows nothing of whose the memory is.
+//! The shape of a copy: bytes in a line, or a box of rows with gaps between them. A box comes in; rows that one message
+//! carries, and the messages of copies between two ends that the device reaches, go out. It knows nothing of whose the
+//! memory is.
 
 use floe_abi::CudaResult;
 use floe_surface::{CopyBox, HostRange};
@@ -8,7 +9,7 @@ use floe_wire::{ArrayId, BoxEnd, CopyBoxOnDevice, CopyOnDevice, PIECE_BYTES};
 use crate::objects::stream::StreamState;
 use crate::vgpu::connection::{BoxTarget, Target};
 
-/// What is copied.
+/// The shape of the bytes that are copied.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Extent {
     /// Bytes, one after the other.
@@ -54,7 +55,7 @@ impl Shape {
         self.width * self.height * self.depth
     }
 
-    /// Where rows begin, in the target and in the source.
+    /// The offsets at which rows begin, in the target and in the source.
     pub(super) fn rows(self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.depth).flat_map(move |slice| {
             (0..self.height).map(move |row| {

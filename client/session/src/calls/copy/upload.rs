@@ -68,7 +68,7 @@ impl Client {
         if mode == Mode::Waits { stream.vgpu.synchronize_stream(stream.progress()) } else { Ok(()) }
     }
 
-    /// Waits until no copy under way writes these host bytes, on any vGPU.
+    /// Waits until no copy in flight writes these host bytes, on any vGPU.
     pub(super) fn wait_for_writes(&self, range: &HostRange) -> CudaResult<()> {
         for device in self.devices()? {
             let connection = &device.vgpu.connection;

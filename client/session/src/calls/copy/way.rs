@@ -1,5 +1,6 @@
 //! Which way a copy's bytes take between the program's memory and a vGPU: the table of docs/explanation/copies.md as two functions.
-//! What is known of the memory comes in, with mode and size; a way goes out, for others to carry out. Nothing is copied here.
+//! The circumstances of the memory come in, with mode and size; a way goes out, for others to carry out. Nothing is
+//! copied here.
 
 use floe_transport::SendMode;
 
@@ -7,13 +8,13 @@ use super::extent::Extent;
 use crate::memory::sending::{Reading, Sending};
 use crate::memory::staging;
 
-/// Bytes of a copy below which a program that waits is better off having them copied: it then waits for nothing, and the
-/// processor copies so many in less time than an answer takes.
+/// Bytes of a synchronous copy from which on the wait for a DMA pays. The processor copies fewer bytes in less time
+/// than an answer takes, and the program then waits for nothing.
 const WORTH_WAITING: usize = 96 << 10;
-/// Bytes of a copy from which on it is worth another thread's waking to write it.
+/// Bytes of a copy from which on it is worth waking another thread to write it.
 const BORROWED_FROM: usize = 128 << 10;
 
-/// Whether the program goes on at once.
+/// Whether the program continues at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// The call returns when the copy is done, or as good as.
@@ -25,7 +26,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Whether the program goes on before the memory has been read or written.
+    /// Whether the program continues before the memory has been read or written.
     fn goes_on(self, is_pinned: impl FnOnce() -> bool) -> bool {
         match self {
             Self::Waits => false,
@@ -44,7 +45,8 @@ pub(super) enum Pinned {
     Registered,
 }
 
-/// What a way depends on besides mode and size. Each is asked at most once, and only where it decides.
+/// The circumstances that a way depends on besides mode and size. Each is asked at most once, and only where it
+/// decides.
 pub(super) trait Circumstances {
     /// How the program's memory is pinned, if it is.
     fn pinned(&self) -> Option<Pinned>;
@@ -54,7 +56,7 @@ pub(super) trait Circumstances {
     fn is_mirrored(&self) -> bool;
     /// Whether bytes on their way from a server will be written there.
     fn is_arriving(&self) -> bool;
-    /// The same, or host functions that may write anything.
+    /// The same, or whether host functions may write anything.
     fn may_change(&self) -> bool;
     /// Whether no outstanding work of the vGPU may write memory of the program's.
     fn nothing_writes(&self) -> bool;
@@ -64,7 +66,7 @@ pub(super) trait Circumstances {
     fn has_bulk(&self) -> bool;
 }
 
-/// What has to be over before bytes leave.
+/// The work that has to be over before bytes leave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct First {
     /// All work of the stream.
@@ -112,8 +114,8 @@ pub(super) fn to_device(end: &impl Circumstances, mode: Mode, extent: &Extent) -
     // Shared memory that the device may not read now has bytes arriving.
     let changes = is_shared || end.may_change();
     let is_deferred = changes && mode.goes_on(|| end.pinned().is_some());
-    // Kernels issued before may write mirrored memory, and what they wrote comes with the wait. CUDA reads the source of a copy
-    // that is waited for when the stream has got there; pageable memory is read by the call itself, so only what writes it
+    // Kernels issued before may write mirrored memory, and their writes arrive with the wait. CUDA reads the source of
+    // a synchronous copy when the stream gets there. The call itself reads pageable memory, so only the writers of that
     // must be over.
     let stream = end.is_mirrored() || changes && mode == Mode::Waits;
     let first = First { stream, writers: changes && !is_deferred };

@@ -1,6 +1,6 @@
-//! Memory of graphs, cut from the same blocks as every other allocation: the server knows of none of it but the blocks, and
-//! nodes that allocate or free are empty there. Wishes come in, memory goes out that the surface's graphs keep accounts of;
-//! what they give back is in use again only when all work issued before is over.
+//! Memory of graphs, cut from the same blocks as every other allocation. The server knows only the blocks, and nodes
+//! that allocate or free are empty there. Requests come in; memory goes out that the surface's graphs account for.
+//! Memory that they return is used again only when all work issued before is over.
 
 use floe_abi::{CudaResult, Device, DevicePtr};
 use floe_surface::GraphMemoryCalls;

@@ -1,4 +1,5 @@
-//! Plans told apart: which vGPU one runs on, which of its work that does alone, and so where it is cut. It sends nothing.
+//! Plans split by where their work runs: which vGPU has a plan, which work the device does alone, and so where the plan
+//! is cut. It sends nothing.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Launches of graphs that do more than device work: parts and steps in turn, each as an operation of the stream. Work comes
-//! in as the plan has it now, so that copies read and write the program's memory at every launch. Launches of one graph
-//! follow one another, on whatever stream.
+//! Launches of graphs that do more than device work: parts and steps one after another, each as an operation of the
+//! stream. Work comes in as the plan has it now, so that copies read and write the program's memory at every launch.
+//! Launches of one graph follow one another, on whatever stream.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The calls about arrays: descriptors come in and are checked, handles go out. What an array is at the server is its object's
-//! to know.
+//! The calls about arrays: descriptors come in and are checked, handles go out. Only an array's object knows what the
+//! array is at the server.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The program's pinned memory and what devices have of it: what a worker of this machine has mapped, what kernels reach by a
-//! mirror, what ends when the program frees it. Addresses come in as any call names them; answers for all vGPUs go out.
+//! The program's pinned memory, and the devices' access to it. A worker of this machine maps it, kernels reach it by a
+//! mirror, and both end when the program frees it. Addresses come in as any call names them; answers for all vGPUs go
+//! out.
 
 use floe_abi::{CudaResult, DevicePtr, HostPointer};
 
@@ -17,7 +18,7 @@ impl Client {
 
     /// Offers a block that was just allocated to the worker of a vGPU.
     pub(crate) fn offer(&self, at: HostPointer, vgpu: &Vgpu) {
-        // What it does not take travels.
+        // The bytes of memory that it does not take travel.
         let _ = self.host_memory.find(at.0).map(|pinned| vgpu.pages_of(&pinned));
     }
 
@@ -50,7 +51,7 @@ impl Client {
     /// A context is gone, and what was registered in it is not pinned any more.
     pub(crate) fn forget_registered(&self, context: floe_abi::Context) {
         for start in self.host_memory.registered_in(context) {
-            // What cannot be told any more is told by the calls that follow.
+            // The calls that follow report a failure of this.
             let _ = self.unmirror(start);
         }
         self.host_memory.forget_registered(context);

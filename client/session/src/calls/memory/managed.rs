@@ -19,8 +19,8 @@ impl Client {
         owner.ok_or(CudaError::INVALID_VALUE)
     }
 
-    /// As `cuStreamAttachMemAsync` has it. What is said holds at once, not when the stream gets there: what was launched
-    /// before has the memory already.
+    /// As `cuStreamAttachMemAsync` has it. The attachment holds at once, not when the stream gets there: earlier
+    /// launches have the memory already.
     pub(crate) fn attach(&self, stream: Stream, at: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
         let vgpu = self.managed_owner(at)?;
         let named = self.working_stream(stream)?;

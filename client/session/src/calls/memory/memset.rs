@@ -59,7 +59,7 @@ impl Client {
             if fill.width == 0 || fill.height == 0 {
                 return Ok(());
             }
-            // What is there is judged when the graph is launched: cuDNN captures fills of addresses that never are.
+            // The launch of the graph checks the memory: cuDNN captures fills of addresses that never exist.
             extent.checked_span(at, element)?;
             return self.record_work(&stream, Work::Fill(FillWork::new(fill, stream.context())));
         }
@@ -116,8 +116,8 @@ impl Client {
 }
 
 impl Client {
-    /// Pinned memory of the program is filled in its own process when the stream gets there, and waited for: CUDA promises
-    /// no more of a fill than that copies and kernels behind it see it, and these may be anywhere.
+    /// Pinned memory of the program is filled in its own process when the stream gets there, and the call waits for
+    /// that. CUDA promises only that copies and kernels behind a fill see it, and these may be anywhere.
     fn fill_host(stream: &StreamState, range: HostRange, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
         let element = element as usize;
         let row: Vec<u8> = value.to_le_bytes()[..element].repeat(extent.width);

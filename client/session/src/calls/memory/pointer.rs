@@ -1,5 +1,5 @@
-//! What an address is: device memory of which vGPU, pinned host memory, or nothing known. Addresses come in, answers go out,
-//! all from what the process knows; no message is sent.
+//! The kind of memory at an address: device memory of which vGPU, pinned host memory, or unknown memory. Addresses come
+//! in, answers go out, all from what the process knows; no message is sent.
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, HostPointer, access_flags, memory_type, pointer_attribute};
 use floe_surface::{PointerAttribute, PointerCalls};

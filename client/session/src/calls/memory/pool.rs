@@ -127,7 +127,7 @@ impl PoolCalls for Client {
         use pool_attribute as a;
         Ok(match attribute {
             a::RELEASE_THRESHOLD => pool.release_threshold.load(Ordering::Acquire),
-            // What is reserved is shared by all pools of the vGPU; what this one uses is the part that is its own.
+            // All pools of the vGPU share the reserved memory; only the used memory is this pool's own.
             a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.given().used,
             a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.given().used_high,
             a::REUSE_FOLLOW_EVENT_DEPENDENCIES

@@ -1,6 +1,7 @@
 //! Writes of single words in stream order and waits for them, on streams and in graphs. Batches come in; each is one post or
-//! one node, and the server's stream waits, not the program. Words are of the vGPU or of pinned memory its kernels reach:
-//! while a stream waits for such a word, a thread sends what the program writes there, since nobody calls CUDA meanwhile.
+//! one node, and the server's stream waits, not the program. Words are of the vGPU or of pinned memory that its kernels
+//! reach. While a stream waits for such a word, a thread sends the program's writes there, since nobody calls CUDA
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::memory::mirroring::Reach;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 
-/// What work on words waits for.
+/// The words that streams wait for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     /// Whether for anything.

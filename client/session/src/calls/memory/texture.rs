@@ -1,6 +1,6 @@
 //! Textures and surfaces: descriptors come in and are kept, the server's numbers go out, since kernels are given them by value.
-//! Two vGPUs may have the same number, as two GPUs may, so it counts on the current one. What a texture reads is looked up
-//! here; how it may be read is the server's driver's to say.
+//! Two vGPUs may have the same number, as two GPUs may, so it counts on the current one. The client looks up the memory
+//! that a texture reads; the server's driver decides how it may be read.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Client {
         if Arc::ptr_eq(&array.vgpu, vgpu) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    /// What a texture reads, as it travels; memory stays with the device while its guard lives.
+    /// The source of a texture, as it travels; memory stays with the device while its guard lives.
     fn resource(
         &self,
         resource: &ResourceDescriptor,

@@ -251,7 +251,7 @@ impl VirtualMemoryCalls for Client {
             memory.mapping_entry(address.0).map(|(_, mapping)| mapping.physical).ok_or(CudaError::INVALID_VALUE)?;
         let physical = memory.physical.get_mut(&id).ok_or(CudaError::INVALID_VALUE)?;
         if physical.handles == 0 {
-            // Its block was given up at the server with its last handle; only its mappings keep it.
+            // The server released its block with its last handle; only its mappings keep it.
             return Err(CudaError::NOT_SUPPORTED);
         }
         physical.handles += 1;

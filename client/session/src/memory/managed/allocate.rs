@@ -1,5 +1,6 @@
-//! Managed memory's beginning and end: allocations, variables, attachments, resets. An allocation is ordinary memory of the
-//! vGPU's window with pages of this process at the same addresses; a variable has the address the server's driver gave it.
+//! Managed memory's beginning and end: allocations, variables, attachments, resets. An allocation is ordinary memory of
+//! the vGPU's window with pages of this process at the same addresses. A variable has the address that the server's
+//! driver gave it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl Place {
                 pages.start
             );
         });
-        // Without the addresses, whoever has them is watched.
+        // The watch starts only if the process has the addresses.
         let span = span.ok()?;
         let watch = Watch::start(pages.clone(), Arc::new(VgpuFaultHandler(Arc::downgrade(vgpu))))?;
         Some(Arc::new(Self { _watch: watch, span }))

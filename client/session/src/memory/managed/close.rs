@@ -16,7 +16,7 @@ use crate::log::log;
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
-/// What is closed since a wait is remembered up to so many bytes: the next wait fetches no more.
+/// The client remembers so many closed bytes since a wait: the next wait fetches no more.
 pub(super) const EAGER_BYTES: u64 = 1 << 20;
 
 impl Held {
@@ -29,13 +29,13 @@ impl Held {
         self.parts.iter().map(cut).filter(|part| part.start < part.end).collect()
     }
 
-    /// What of a flush is sent.
+    /// The bytes of a flush that the client sends.
     fn sent(&self, flush: &Flush) -> CudaResult<Vec<Range<u64>>> {
         if !self.residency.is_fresh() {
             return Ok(flush.sent.iter().flat_map(|bytes| self.parts_of(bytes)).collect());
         }
         self.place.span.touched(&self.residency.bytes()).map_err(|error| {
-            log!(Error, "which pages of managed memory were touched is not known: {error}");
+            log!(Error, "cannot find the touched pages of managed memory: {error}");
             CudaError::OPERATING_SYSTEM
         })
     }
@@ -53,7 +53,7 @@ impl Held {
         flush.closed.iter().all(|bytes| self.place.span.allow(bytes, Access::Closed))
     }
 
-    /// As it was before it was closed.
+    /// Opens pages as they were before they were closed.
     fn open_again(&self, flush: &Flush) {
         let as_before = if self.residency.is_fresh() { Access::Open } else { Access::Reads };
         for bytes in &flush.closed {
@@ -103,7 +103,7 @@ impl Vgpu {
         self.close_whole(&mut state, &starts)
     }
 
-    /// A function of the program that a stream stood for is over: what it wrote goes ahead of what is behind it.
+    /// A host function that a stream waited for is over: its writes go ahead of the work behind it.
     pub(super) fn close_behind_function(self: &Arc<Self>) -> CudaResult<()> {
         if !self.managed.open.load(Ordering::SeqCst) {
             return Ok(());
@@ -113,7 +113,7 @@ impl Vgpu {
         self.close_whole(&mut state, &starts)
     }
 
-    /// Closes these bytes, whoever may use them.
+    /// Closes these bytes, whatever they are attached to.
     pub(super) fn close_bytes(self: &Arc<Self>, bytes: &Range<u64>) -> CudaResult<()> {
         let mut state = lock(&self.managed.state);
         let starts = state.holding_any(bytes);
@@ -129,8 +129,8 @@ impl Vgpu {
         self.close_all(state, starts, |held| held.residency.bytes())
     }
 
-    /// Closes bytes of these holdings, for one wait. Until what was sent is there, launches see that there is something open:
-    /// they come here and stand behind it.
+    /// Closes bytes of these holdings, for one wait. Until the sent bytes have arrived, launches see that there is
+    /// something open: they come here and wait.
     pub(super) fn close_all(
         self: &Arc<Self>,
         state: &mut State,
@@ -149,7 +149,7 @@ impl Vgpu {
                 state.open.remove(start);
             }
             state.held.insert(*start, held);
-            // What failed may have sent a part.
+            // A failed close may have sent a part.
             sent |= closed.unwrap_or(true);
             outcome = outcome.and(closed.map(drop));
         }
@@ -165,12 +165,12 @@ impl Vgpu {
             return Ok(false);
         }
         if !held.close_pages(&flush) {
-            // The system keeps no more pages apart: all of them alike take less.
+            // The system has no room for more mappings: all pages with one protection take less.
             let whole = held.residency.bytes();
             flush = held.residency.flush(&whole);
             if !held.place.span.allow(&whole, Access::Closed) {
                 held.open_again(&flush);
-                log!(Error, "the system does not close pages of managed memory at {:#x}", whole.start);
+                log!(Error, "cannot close pages of managed memory at {:#x}", whole.start);
                 return Err(CudaError::OPERATING_SYSTEM);
             }
         }
@@ -190,7 +190,7 @@ impl Vgpu {
         let unchanged = held.unchanged(&flush.closed);
         let (sent, is_fresh) = (without(&held.sent(flush)?, &unchanged), held.residency.is_fresh());
         if is_fresh {
-            // What nobody has touched is zero on both sides.
+            // Untouched memory is zero on both sides.
             self.clear_on_device(state, &held.residency.bytes())?;
         }
         let up =

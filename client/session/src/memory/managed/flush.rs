@@ -1,5 +1,6 @@
-//! When managed memory is flushed to the device: before launches, behind functions of the program, and where a call names bytes. The
-//! work that comes in finds what the program wrote ahead of it. Without managed memory this costs a launch one load.
+//! When managed memory is flushed to the device: before launches, behind functions of the program, and where a call
+//! names bytes. The work that comes in finds the program's earlier writes. Without managed memory this costs a launch
+//! one load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,8 @@ use super::resident::DeviceHold;
 use crate::vgpu::Vgpu;
 
 impl Vgpu {
-    /// Gives the device what a launch on this stream may use. To be kept until the launch is posted.
+    /// Gives the device the memory that a launch on this stream may use. The caller keeps the result until the launch
+    /// is posted.
     #[inline]
     pub(crate) fn flush_for_launch(self: &Arc<Self>, stream: u64) -> CudaResult<Option<Leaving<'_>>> {
         if !self.managed.exists.load(Ordering::Relaxed) {
@@ -24,7 +26,7 @@ impl Vgpu {
         Ok(Some(leaving))
     }
 
-    /// Gives the device what a function of the program wrote that a stream stood for.
+    /// Gives the device the writes of a host function that a stream waited for.
     fn flush_behind_function(self: &Arc<Self>) -> CudaResult<()> {
         if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
     }
@@ -36,11 +38,11 @@ impl Vgpu {
         Ok(hold)
     }
 
-    /// From now on what a function of the program writes, for which a stream stands, is given to the device behind it.
+    /// From now on the device gets the writes of each host function before its stream continues.
     pub(crate) fn flush_behind_functions(self: &Arc<Self>) {
         let own = Arc::downgrade(self);
         self.connection.after_functions(Box::new(move || {
-            // What fails is reported by what comes next.
+            // The next call reports a failure.
             let _ = own.upgrade().map(|vgpu| vgpu.flush_behind_function());
         }));
     }

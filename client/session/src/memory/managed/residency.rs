@@ -1,16 +1,17 @@
-//! Who has which granules of one range of managed memory: the host, the device, or both alike. Page faults and flushes come in; what is
-//! to be fetched, sent, opened and closed goes out, and holds once the caller says that it is done. It is pure and moves nothing, and
-//! no granule is ever newer on both sides.
+//! The residency of one range of managed memory: each granule is the host's, the device's, or both have it alike. Page
+//! faults and flushes come in; ranges to fetch, send, open and close go out, and count once the caller says that it is
+//! done. It is pure and moves nothing, and no granule is ever newer on both sides.
 
 use std::ops::Range;
 
-/// Bytes of a granule: what one touch brings at least. A fault costs some microseconds and a way to the server and back, as long
-/// as so many bytes take on a fast network.
+/// Bytes of a granule: one page fault fetches no less. A fault costs some microseconds and a round trip to the server,
+/// as long as so many bytes take on a fast network.
 pub(crate) const GRANULE: u64 = 64 << 10;
-/// Touches that follow one another bring twice as much each time, up to so many granules: 8 MiB, which use all that a link has.
+/// Page faults in a row fetch twice as much each time, up to so many granules: 8 MiB, which use all of a link's
+/// bandwidth.
 const MOST_AHEAD: usize = 128;
 
-/// Who has a granule.
+/// The holder of a granule's newest bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Residency {
     /// Its pages are closed to the host.
@@ -21,7 +22,7 @@ enum Residency {
     Host,
 }
 
-/// What is to be done for a touch.
+/// The answer to a page fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetch {
     /// Bytes to be opened.
@@ -32,7 +33,7 @@ pub(crate) struct Fetch {
     pub(crate) writable: bool,
 }
 
-/// What is to be done before the device works.
+/// The steps before the device's work.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Flush {
     /// Bytes to be closed to the host.
@@ -50,9 +51,9 @@ pub(crate) struct ResidencyMap {
     fresh: bool,
     /// Granules that are not the device's alone.
     open: Vec<usize>,
-    /// Where the next touch would follow the last.
+    /// The granule at which the next page fault would follow the last.
     next: usize,
-    /// How many granules the last touch brought.
+    /// The number of granules that the last page fault fetched.
     ahead: usize,
 }
 
@@ -92,7 +93,7 @@ impl ResidencyMap {
         self.fresh || !self.open.is_empty()
     }
 
-    /// What a touch needs; `None` where nothing stands in its way.
+    /// The fetch that a page fault needs; `None` if the pages are open for it already.
     pub(crate) fn touch(&self, address: u64, writes: bool) -> Option<Fetch> {
         if self.fresh || !self.bytes.contains(&address) {
             return None;
@@ -108,7 +109,7 @@ impl ResidencyMap {
         Some(Fetch { bytes, fetched: residency == Residency::Device, writable: writes })
     }
 
-    /// What it takes to open all granules of these bytes that are the device's, for reading.
+    /// The fetches that open for reading all granules of these bytes that are the device's.
     pub(crate) fn look(&self, bytes: &Range<u64>) -> Vec<Fetch> {
         let closed =
             self.granules_in(bytes).filter(|granule| !self.fresh && self.granules[*granule] == Residency::Device);
@@ -128,7 +129,7 @@ impl ResidencyMap {
         }
     }
 
-    /// What it takes to give these bytes to the device. A fresh residency goes as a whole.
+    /// The flush that gives these bytes to the device. A fresh range goes as a whole.
     pub(crate) fn flush(&self, bytes: &Range<u64>) -> Flush {
         if self.fresh {
             return Flush { closed: vec![self.bytes()], sent: Vec::new() };

@@ -1,6 +1,6 @@
-//! Bytes that a call names for the device to use. Where they are managed memory, the device has them from before the call's
-//! message is posted until the guard is dropped, and no touch opens them meanwhile. Who copies, fills or describes memory of a
-//! device needs the guard, since it alone says which vGPU has the bytes.
+//! Bytes that a call names for the device to use. If they are managed memory, the device has them from before the
+//! call's message is posted until the guard is dropped, and no page fault opens them. Code that copies, fills or
+//! describes memory of a device needs the guard, since it alone says which vGPU has the bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::Held;
 use super::residency::GRANULE;
 
-/// Waits in a row that fetch what nobody changes or touches. What the program only reads then comes by a touch, once.
+/// Waits in a row that fetch bytes without any change or touch. Bytes that the program only reads then come by a page
+/// fault, once.
 const MOST_IDLE: u32 = 8;
 
 /// One range as it came.
@@ -30,7 +31,7 @@ impl Held {
         }
     }
 
-    /// What of closed bytes is as it came. None of them is remembered any longer.
+    /// The closed bytes that are unchanged. None of them is remembered any longer.
     pub(super) fn unchanged(&mut self, closed: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut unchanged = Vec::new();
         let overlaps =
@@ -48,13 +49,13 @@ impl Held {
         unchanged
     }
 
-    /// Whether waits are to fetch it: not what nobody does anything with.
+    /// Whether waits are to fetch it: unused memory is left out.
     pub(super) fn is_worth_fetching(&self) -> bool {
         self.idle < MOST_IDLE
     }
 }
 
-/// What of ranges lies outside of all others.
+/// The parts of ranges that lie outside of all others.
 pub(super) fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     others.iter().fold(ranges.to_vec(), |left, other| {
         let cut = |range: &Range<u64>| [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];

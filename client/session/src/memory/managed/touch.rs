@@ -1,6 +1,6 @@
 //! Page faults of managed memory. The faulting thread sleeps; floe waits for the device's work, as CUDA asks of the
 //! program, then fetches the granule and opens it. After a wait, floe fetches at once the little that the program
-//! touched before. Where the device is gone, the program gets the fault and the log says why.
+//! touched before. If the device is gone, the program gets the fault and the log says why.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use floe_lock::lock;
 const MOST_LOOKS: u32 = 10_000;
 
 const LOOK: Duration = Duration::from_micros(100);
-/// How often a prefetch waits for a moment in which nothing is under way.
+/// The number of times that a prefetch waits for a moment with nothing in flight.
 const MOST_PREFETCHES: u32 = 8;
 
 /// Asks the vGPU to answer page faults.
@@ -56,7 +56,7 @@ impl State {
         held.residency.bytes().contains(&address).then_some(held)
     }
 
-    /// What a touch brings: a granule, or as much of small allocations that lie behind one another.
+    /// The fetches of a page fault: a granule, or as much of small allocations that lie behind one another.
     fn brings(&mut self, fault: PageFault) -> Vec<(u64, Fetch)> {
         let Some(held) = self.held_at(fault.address) else { return Vec::new() };
         let Some(fetch) = held.residency.touch(fault.address, fault.writes) else { return Vec::new() };
@@ -113,7 +113,7 @@ impl Vgpu {
         self.open_touched(fault)
     }
 
-    /// Waits for what may still write the memory. What has failed is for the program's calls to report.
+    /// Waits for what may still write the memory. The program's calls report failed work.
     fn wait_for_work(&self, attached: Attachment) {
         // The work may wait for what the program has written elsewhere.
         let _ = self.send_mirrors();
@@ -171,7 +171,7 @@ impl Vgpu {
         opened
     }
 
-    /// The system keeps no more pages apart: all of them alike take less.
+    /// The system has no room for more mappings: all pages with one protection take less.
     fn open_whole(self: &Arc<Self>, state: &mut State, held: &mut Held) -> CudaResult<()> {
         let whole = held.residency.bytes();
         for mut fetch in held.residency.look(&whole) {
@@ -183,10 +183,10 @@ impl Vgpu {
         if held.place.span.allow(&whole, Access::Open) { Ok(()) } else { Err(CudaError::OPERATING_SYSTEM) }
     }
 
-    /// The program has waited: what it touched before it will touch again, by calls of the system too, which do not stand
-    /// at closed pages but fail. Only little is fetched, and only while nothing is under way.
+    /// The program has waited: it will touch again what it touched before. System calls may do so too; they do not wait
+    /// at closed pages but fail. Only little is fetched, and only while nothing is in flight.
     pub(crate) fn open_after_wait(self: &Arc<Self>) {
-        // While something is under way nothing is opened, and what was closed stays to be remembered.
+        // While work is in flight nothing is opened, and the closed ranges stay remembered.
         if !self.managed.exists.load(Ordering::Relaxed) || !self.order.is_idle() {
             return;
         }
@@ -196,13 +196,13 @@ impl Vgpu {
         let wanted = if state.is_small() { Some(state.worth_fetching()) } else { closed };
         let brought = wanted.map(|wanted| state.closed_among(&wanted)).unwrap_or_default();
         if !brought.is_empty() {
-            // A failure is found again by who touches it.
+            // The next touch meets the failure again.
             let _ = self.open_in_stillness(&mut state, &brought, true);
         }
     }
 
-    /// Opens while nothing is under way; `None`: something is. Work that comes meanwhile sees that there is something open,
-    /// stands at the state and closes it.
+    /// Opens while nothing is in flight; `None`: something is. Work that comes meanwhile sees that there is something
+    /// open, waits for the state and closes it.
     fn open_in_stillness(
         self: &Arc<Self>,
         state: &mut State,
@@ -244,7 +244,8 @@ impl State {
         })
     }
 
-    /// What of these bytes is the device's alone, to be opened for reading and writing: a call of the system may do either.
+    /// The parts of these bytes that are the device's alone, to be opened for reading and writing: a system call may do
+    /// either.
     fn closed_among(&self, wanted: &[Range<u64>]) -> Vec<(u64, Fetch)> {
         let mut brought = Vec::new();
         for bytes in wanted {

@@ -13,8 +13,8 @@ use floe_lock::lock;
 
 /// Threads of a copy where nothing is set: with more, memory is no faster.
 const MOST: usize = 6;
-/// How long a helper looks for more work after some, where there are processors to spare: it takes some hundred microseconds
-/// to wake on a virtual machine, which is as long as a copy of a few MiB takes.
+/// The time for which a helper polls for more work, if processors are spare. A wake takes some hundred microseconds on
+/// a virtual machine, as long as a copy of a few MiB.
 const LINGERS: Duration = Duration::from_millis(1);
 
 /// Something several threads can do together.
@@ -61,7 +61,7 @@ impl Copiers {
         self.threads
     }
 
-    /// How long to look again before sleeping.
+    /// The time to poll before sleeping.
     pub(super) fn spin(&self) -> Spin {
         self.spin
     }
@@ -97,7 +97,7 @@ impl Copiers {
             let own = Arc::clone(self);
             let started = std::thread::Builder::new().name("floe-copy".into()).spawn(move || own.run());
             if let Err(error) = started {
-                // Whoever calls does the rest alone.
+                // The calling thread does the rest alone.
                 log!(Info, "no thread to help with copies: {error}");
                 return number - 1;
             }

@@ -33,7 +33,8 @@ struct InFlight {
 }
 
 impl SlotPath {
-    /// Copies from the device through slots, from the beginning on. How many bytes that was; the others must travel.
+    /// Copies from the device through slots, from the beginning on. Returns the number of bytes copied; the others must
+    /// travel.
     pub(crate) fn download(self, copiers: &Arc<Copiers>, target: &HostRange, from: DevicePtr) -> CudaResult<usize> {
         let pieces = Pieces::new(target.len(), copiers.threads(), SLOT);
         let quiet = self.vgpu.is_quiet(&self.progress);

@@ -1,5 +1,5 @@
-//! The path of one stream's copies through slots: a copy takes a free slot, or waits for one, and queues what the device does with
-//! it. The first copy that wants slots makes them, where the worker takes memory of this process.
+//! The path of one stream's copies through slots. A copy takes a free slot, or waits for one, and queues the device's
+//! work on it. The first copy that wants slots makes them, if the worker takes memory of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::vgpu::order::StreamProgress;
 use crate::vgpu::{Vgpu, tally};
 use floe_lock::lock;
 
-/// How long to wait for a slot where it may never come: only other streams can free one, or a stream is held by what the
-/// program may end only when this copy is over.
+/// The wait for a slot that may never come. Only other streams may be able to free one, or the program may release a
+/// held stream only after this copy.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// For so long a thread that waits for a slot does not sleep, and a helper waits: longer than the device and the way to it
-/// and back take when nothing is ahead of the copy.
+/// The time for which a thread polls for a slot without sleeping, and a helper waits. It is longer than the device and
+/// the round trip take when nothing is ahead of the copy.
 const SOON: Duration = Duration::from_micros(300);
 /// Sleeps between later looks.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What a copy through slots has to do with.
+/// The parts that a copy through slots needs.
 #[derive(Debug)]
 pub(crate) struct SlotPath {
     pub(super) vgpu: Arc<Vgpu>,
@@ -34,8 +34,8 @@ pub(crate) struct SlotPath {
 }
 
 impl SlotPath {
-    /// Queues what the device does with a slot. The ticket is answered when it is over, also where that is because of an
-    /// error, which a later call reports.
+    /// Queues the device's work on a slot. The ticket is answered when the work is over, also after an error, which a
+    /// later call reports.
     pub(super) fn queue(&self, to: DevicePtr, from: DevicePtr, bytes: usize) -> CudaResult<Ticket> {
         let stream = floe_wire::StreamId(self.progress.stream());
         let message = CopyOnDevice { stream, to, from, bytes: bytes as u64 };
@@ -47,7 +47,7 @@ impl SlotPath {
         self.area.take(self.progress.stream())
     }
 
-    /// A slot for a piece, for who has been called to help: it does not wait for long.
+    /// A slot for a piece, for a helper: it does not wait for long.
     pub(super) fn slot_soon(&self, pieces: &Pieces) -> Option<Slot> {
         self.slot_within(pieces, || SOON).0
     }
@@ -75,12 +75,12 @@ impl SlotPath {
                 tally::waited();
                 std::thread::sleep(PAUSE);
             }
-            // What the server has said frees slots.
+            // The server's answers free slots.
             self.vgpu.connection.look();
         }
     }
 
-    /// How long to wait for a slot. CUDA's own copies of pageable memory wait for their stream, too.
+    /// The time to wait for a slot. CUDA's own copies of pageable memory wait for their stream, too.
     fn patience(&self) -> Duration {
         let comes = self.area.is_used_by(self.progress.stream()) && !self.vgpu.is_held();
         if comes { Duration::MAX } else { PATIENCE }

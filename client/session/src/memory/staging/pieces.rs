@@ -7,7 +7,7 @@ use floe_transport::Spin;
 
 use floe_lock::lock;
 
-/// The shortest piece: shorter ones cost more to hand over than to copy.
+/// The shortest piece: for a shorter one the hand-off costs more than the copy.
 const SHORTEST: usize = 128 << 10;
 /// Pieces start at pages, for the device's sake.
 const STEP: usize = 4096;
@@ -24,7 +24,7 @@ pub(super) struct Pieces {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     next: usize,
     /// Pieces that are taken and not done.
     open: usize,
@@ -44,7 +44,7 @@ impl Pieces {
         Self { bytes, threads, longest, state: Mutex::default(), over: Condvar::new() }
     }
 
-    /// How many threads can have one.
+    /// The number of threads that can have a piece.
     pub(super) fn most(&self) -> usize {
         self.bytes.div_ceil(SHORTEST)
     }
@@ -62,7 +62,7 @@ impl Pieces {
         !state.closed && state.next < self.bytes
     }
 
-    /// The next piece. Whoever takes it says [`Pieces::is_done`] in the end.
+    /// The next piece. The caller reports [`Pieces::is_done`] in the end.
     pub(super) fn take(&self) -> Option<Piece> {
         let mut state = lock(&self.state);
         if state.closed || state.next >= self.bytes {
@@ -84,7 +84,8 @@ impl Pieces {
         }
     }
 
-    /// Gives out no more pieces and waits until those given out are done. How many bytes they have from the beginning on.
+    /// Gives out no more pieces and waits until those given out are done. Returns the number of bytes that they cover
+    /// from the beginning.
     pub(super) fn close(&self, spin: Spin) -> usize {
         lock(&self.state).closed = true;
         let _ = spin.look(|| (lock(&self.state).open == 0).then_some(()));

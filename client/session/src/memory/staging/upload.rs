@@ -21,7 +21,8 @@ struct Upload {
 }
 
 impl SlotPath {
-    /// Queues a copy to the device through slots, from its beginning on. How many bytes that was; the others must travel.
+    /// Queues a copy to the device through slots, from its beginning on. Returns the number of bytes copied; the others
+    /// must travel.
     pub(crate) fn upload(self, copiers: &Arc<Copiers>, to: DevicePtr, source: &HostRange) -> CudaResult<usize> {
         let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
         let upload = Arc::new(Upload { path: self, to, source: *source, pieces, failed: Mutex::default() });

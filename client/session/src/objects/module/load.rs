@@ -1,6 +1,6 @@
-//! Loading. An image and compiler options come in; the image is named to the server by the hashes of its contents, whose
-//! bytes follow where it lacks them. A load is waited for, since its errors and its log belong to the call, and may carry
-//! the look-up of a kernel, so that one wait is enough for both.
+//! Loading. An image and compiler options come in. The client names the image to the server by the hashes of its
+//! contents, and sends the bytes that the server lacks. A load waits, since its errors and its log belong to the call.
+//! It may carry the look-up of a kernel, so that one wait is enough for both.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::vgpu::table::Table;
 const LOG_BYTES: u32 = 8 << 10;
 /// The longest log that fits a frame with room to spare.
 const LONGEST_LOG: usize = 1 << 20;
-/// How often a load is asked for: by hashes alone, with what the server lacks, and once more with what its cache has lost
-/// in between.
+/// The attempts of a load: by hashes alone, with the contents that the server lacks, and once more with contents that
+/// its cache has lost meanwhile.
 pub(crate) const MOST_ROUNDS: usize = 3;
 
 impl Loaded {
@@ -38,7 +38,7 @@ impl Loaded {
     /// Loads an image of a library and looks a kernel up in it, which is `known` from then on, for one wait.
     ///
     /// # Errors
-    /// What is wrong with the image; the look-up has an outcome of its own.
+    /// The image's error; the look-up has an outcome of its own.
     pub(crate) fn load_for(
         vgpu: &Arc<Vgpu>,
         known: &Table<FunctionState>,
@@ -87,7 +87,7 @@ impl Loaded {
                 return Ok((loaded, function));
             }
             forget(vgpu, id)?;
-            // What it lacks now may be less than before: it may have had no room for what was sent.
+            // The server may lack less than before: its cache may have had no room for all that was sent.
             for index in reply.missing {
                 if !missing.contains(&index) {
                     missing.push(index);
@@ -131,7 +131,7 @@ fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, kernel: Option<&str>) -> CudaRe
     Ok((connection.answer(&loading)?, Some((id, found))))
 }
 
-/// Gives up the id of a library that was not loaded.
+/// Releases the id of a library that was not loaded.
 fn forget(vgpu: &Vgpu, id: u64) -> CudaResult<()> {
     vgpu.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
 }

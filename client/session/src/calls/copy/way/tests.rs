@@ -26,7 +26,7 @@ const SIZES: [usize; 13] = [
     100 << 20,
 ];
 
-/// What is known, and which of it was asked for.
+/// The circumstances, and which of them were asked for.
 #[derive(Debug, Clone, Default)]
 struct Facts {
     pinned: Option<Pinned>,
@@ -99,7 +99,7 @@ fn rows(bytes: usize) -> Extent {
     extent
 }
 
-/// Where to look in the page, row by row: what is known, and the sizes that the row is about.
+/// A row of the page: its circumstances, and the sizes that it is about.
 struct Row<W> {
     page: &'static str,
     ends: Vec<Facts>,

@@ -64,7 +64,7 @@ fn closing_a_part_leaves_the_rest_open() {
     assert_eq!(residency.look(&granule(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [granule(0, 3)]);
 }
 
-/// What a program and its device do.
+/// The actions of a program and its device.
 #[derive(Debug, Clone)]
 enum Step {
     Read(u64),
@@ -129,7 +129,7 @@ impl Model {
             self.open(&fetch);
         }
         let page = usize::try_from(at / PAGE).unwrap();
-        assert!(self.access[page] > u8::from(writes), "the touch goes on");
+        assert!(self.access[page] > u8::from(writes), "the touch continues");
         page
     }
 
