@@ -1,5 +1,6 @@
 //! A launch's attributes as they travel. C's attributes come in, each goes out with as many bytes as mean something: the rest
-//! of C's union is whatever the program's memory held. What names a thing of this process is translated or refused by name.
+//! of C's union is whatever the program's memory held. Attributes that name an object of this process are translated or
+//! refused by name.
 
 use floe_abi::{CudaError, CudaResult, Event, LaunchAttribute, launch_attribute};
 use floe_surface::Launch;

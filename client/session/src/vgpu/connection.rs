@@ -1,5 +1,6 @@
-//! One session's link: posting, calling, and waiting. Messages come in from calls. Answers go to their callers, deliveries into the
-//! program's memory, output to its descriptors; a link that ends answers every caller with its error, so none waits for ever.
+//! One session's link: posting, calling, and waiting. Messages come in from calls. Answers go to their callers,
+//! deliveries into the program's memory, output to its descriptors. A link that ends answers every caller with its
+//! error, so none waits for ever.
 
 mod dial;
 mod error;
@@ -49,7 +50,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// What all threads of the link share.
+/// The state that all threads of the link share.
 #[derive(Debug)]
 struct Shared {
     /// Ends the link when one direction of it fails.
@@ -59,7 +60,7 @@ struct Shared {
     order: Arc<Order>,
     pending: Arc<Pending>,
     bulk: Bulk,
-    /// Copies to the host that nobody waits for and that are still under way.
+    /// Copies to the host that nobody waits for and that are still in flight.
     deliveries: AtomicUsize,
     host: HostFunctions,
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
@@ -69,7 +70,7 @@ struct Shared {
     keeper: Option<Arc<Keeper>>,
 }
 
-/// What a query was answered, and until when the answer holds without asking again.
+/// A query's NOT_READY, which holds until the server reports progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotReady {
     heard: u64,
@@ -151,7 +152,7 @@ impl Connection {
         self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
     }
 
-    /// Sends a message together with the next one that is waited for, or when told to `flush`. The ticket is for `answer`.
+    /// Sends a message together with the next one that is waited for, or at `flush`. The ticket is for `answer`.
     pub(crate) fn begin<M: Call>(&self, message: &M) -> CudaResult<Ticket> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
@@ -198,14 +199,14 @@ impl Connection {
         }
     }
 
-    /// Whether what a query was answered still holds, as far as it is known here: nothing has been heard since, save of
-    /// streams that have come further, from which a program could tell otherwise.
+    /// Whether a query's answer still holds, as far as it is known here: the server has reported nothing since from
+    /// which a program could conclude otherwise.
     pub(crate) fn holds(&self, answer: NotReady) -> bool {
         self.shared.incoming.look(&self.shared);
         self.shared.heard.load(Ordering::Acquire) == answer.heard
     }
 
-    /// Posts a message whose trailing bytes are lent. Does not wait for them to be sent.
+    /// Posts a message whose trailing bytes are borrowed. Does not wait for them to be sent.
     pub(crate) fn post_borrowed(
         &self,
         message: &impl Message,
@@ -377,17 +378,17 @@ impl Connection {
         self.shared.host.is_busy()
     }
 
-    /// The server has given up the host functions that have not run.
+    /// The server has abandoned the host functions that have not run.
     pub(crate) fn give_up_host_functions(&self) {
         self.shared.host.give_up();
     }
 
-    /// Whether work under way still uses memory of the program's: copies to the host, host functions.
+    /// Whether work in flight still uses memory of the program's: copies to the host, host functions.
     pub(crate) fn uses_host_memory(&self) -> bool {
         self.has_host_functions() || self.shared.deliveries.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a copy to the host that is still under way writes any of these bytes.
+    /// Whether a copy to the host that is still in flight writes any of these bytes.
     pub(crate) fn writes_into(&self, start: u64, bytes: u64) -> bool {
         self.shared.deliveries.load(Ordering::Acquire) != 0 && self.shared.pending.writes_into(start, bytes)
     }
@@ -475,7 +476,7 @@ impl Shared {
         self.errors.lost()
     }
 
-    /// The link is over: says so once, and answers everybody who waits.
+    /// The link is over: logs it once, and answers every waiting thread.
     fn lose(&self, error: CudaError, reason: &str) {
         if !self.errors.is_lost() {
             self.errors.lose(error);
@@ -483,7 +484,7 @@ impl Shared {
             let last = last.map(|trouble| format!("\n  the last attempt: {trouble}")).unwrap_or_default();
             log!(Error, "the connection to the server is lost, the device is gone: {reason}{last}");
         }
-        // Whoever reads or writes ends now.
+        // Every reader and writer ends now.
         self.sender.close();
         self.bulk.close();
         self.pending.abandon(self.errors.lost());

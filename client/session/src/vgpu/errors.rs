@@ -36,8 +36,8 @@ impl Errors {
         }
     }
 
-    /// A kernel's parameters hold what may be the address of pinned memory it does not reach. Numbers that only look like
-    /// one are common, so nobody hears of it before a kernel has faulted.
+    /// A kernel's parameters hold what may be the address of pinned memory it does not reach. Numbers that only look
+    /// like one are common, so the log names it only after a kernel has faulted.
     pub(crate) fn suspect(&self, at: u64) {
         self.unreachable.store(at, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Handles a program holds: numbers that name a kind, a vGPU and an object the client chose the id of. Kind, ordinal and
 //! id come in, an opaque value goes out, and back. They are no addresses: nobody may follow them, and none is used twice.
 
-/// What a handle names.
+/// The kind of object that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -52,7 +52,7 @@ impl Kind {
 /// A handle taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Handle {
-    /// What it names.
+    /// The kind of object that it names.
     pub(crate) kind: Kind,
     /// The vGPU's ordinal; 0 for what belongs to the process.
     pub(crate) ordinal: u8,

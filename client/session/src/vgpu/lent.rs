@@ -1,6 +1,6 @@
-//! Pinned memory of the program that is sent from where it lies. A range comes in when a copy is queued and leaves when nobody reads
-//! it any more: when the socket has its bytes or, where the memory may become something else, when the server has them. A caller
-//! that frees such memory waits here; a link that ends gives all back.
+//! Pinned memory of the program that is sent from where it lies. A range comes in when a copy is queued and leaves when
+//! nobody reads it any more. That is when the socket has its bytes or, if the memory may be reused, when the server has
+//! them. A caller that frees such memory waits here; a link that ends gives all back.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

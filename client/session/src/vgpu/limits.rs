@@ -1,6 +1,6 @@
-//! What a launch may ask of a device and a kernel. A launch's numbers and what the snapshot and the kernel's attributes
-//! allow come in; nothing or the error CUDA gives at once goes out. A launch that is posted cannot be refused later in time,
-//! so every limit CUDA checks synchronously is checked here.
+//! The limits of a launch, by device and kernel. A launch's numbers and what the snapshot and the kernel's attributes
+//! allow come in; nothing or the error CUDA gives at once goes out. A launch that is posted cannot be refused later in
+//! time, so every limit CUDA checks synchronously is checked here.
 
 use floe_abi::{CudaError, CudaResult, device_attribute};
 

@@ -1,5 +1,5 @@
-//! What one vGPU's server has answered about how kernels fit it. Questions come in, answers go out while nothing they depend on
-//! has changed. It asks nobody.
+//! The answers of one vGPU's server about how kernels fit it. Questions come in, answers go out while nothing they
+//! depend on has changed. It asks nobody.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::vgpu::attributes::Attributes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Settings(pub(crate) [i32; 3]);
 
-/// What one vGPU's server has said about how kernels fit. All of it depends on the kernels' attributes.
+/// The answers of one vGPU's server about how kernels fit. All of it depends on the kernels' attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     pub(crate) blocks: HashMap<BlocksQuestion, i64>,
@@ -40,7 +40,7 @@ pub(crate) struct ClusterQuestion {
     pub(crate) attributes: Attributes,
 }
 
-/// What decides whether a launch with clusters can be taken, where the grid is made of whole clusters.
+/// The facts that decide whether the device takes a launch with clusters, if the grid is made of whole clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClusterLaunch {
     pub(crate) kernel: u64,

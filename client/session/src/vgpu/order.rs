@@ -1,5 +1,6 @@
-//! How far each stream has come: the last frame issued on it and the last one known to have completed. Sequence numbers of
-//! frames come in when work is posted and when a reply proves completion; fences go out that say when memory may be reused.
+//! The progress of each stream: the last frame issued on it and the last one known to have completed. Sequence numbers
+//! of frames come in when work is posted and when a reply proves completion. Fences go out that say when memory may be
+//! reused.
 //! Nothing here asks the server: it only remembers what was learned.
 
 use std::collections::HashMap;
@@ -143,8 +144,8 @@ impl Order {
         self.read().get(&stream).cloned()
     }
 
-    /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after what was
-    /// issued earlier on the legacy default stream and the other way round, so each tells something about the other.
+    /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after
+    /// earlier work on the legacy default stream, and the other way round. So each tells something about the other.
     pub(crate) fn stream_completed(&self, progress: &Arc<StreamProgress>, sequence: u64) {
         let issued = progress.issued();
         let mut news = progress.complete(sequence);
@@ -195,8 +196,8 @@ impl Order {
         self.fence_over(|_| true)
     }
 
-    /// A fence behind all that work issued now on this stream would come after: what the stream holds, and, of streams that
-    /// wait for the legacy default stream, what that holds, or the other way round.
+    /// A fence behind all work that precedes work issued now on this stream. That is the stream's own work and, for
+    /// streams that wait for the legacy default stream, that stream's work, or the other way round.
     pub(crate) fn fence_behind(&self, progress: &StreamProgress) -> Fence {
         self.fence_over(|other| {
             let legacy = progress.stream == LEGACY || other.stream == LEGACY;

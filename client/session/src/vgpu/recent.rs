@@ -1,5 +1,5 @@
-//! What one thread found last in tables. Ids and the stamps of tables come in, objects go out, without a lock and without
-//! counting once more who shares them. What is remembered holds while its table has given nothing up: an object that is gone
+//! The objects that one thread found last in tables. Ids and the stamps of tables come in, objects go out, without a
+//! lock and without another reference count. An entry holds while its table has removed nothing: an object that is gone
 //! is never found here.
 
 use std::cell::{Ref, RefCell};
@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number nothing has had in this process. What it stands for has another as soon as something it had is gone.
+/// A number that nothing has had in this process. Its owner takes another one as soon as it removes something.
 pub(crate) fn fresh_stamp() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -22,7 +22,7 @@ pub(crate) struct Recent<T> {
     places: RefCell<Vec<Option<Entry<T>>>>,
 }
 
-/// What was found, and the stamp it was found under.
+/// An object that was found, and the stamp it was found under.
 #[derive(Debug)]
 struct Entry<T> {
     id: u64,
@@ -49,7 +49,7 @@ impl<T> Recent<T> {
         Self { most, places: RefCell::new(Vec::new()) }
     }
 
-    /// What was found by this id under this stamp.
+    /// The object that was found by this id under this stamp.
     #[inline]
     pub(crate) fn recall(&'static self, id: u64, stamp: u64) -> Option<Found<T>> {
         let recalled = Ref::filter_map(self.places.borrow(), |places| match places.get(self.place(id)) {

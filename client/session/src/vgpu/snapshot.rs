@@ -1,5 +1,5 @@
-//! What a client answers about a device without asking: name, UUID, attributes, limits, as the server sent them when the
-//! session was attached, corrected for what does not hold across a network. The wire's message comes in, answers go out.
+//! The client's own answers about a device: name, UUID, attributes, limits. The server sent them when the session was
+//! attached; the client corrects those that do not hold across a network. The wire's message comes in, answers go out.
 //! It never changes afterwards.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(crate) struct Snapshot {
     pub(crate) priorities: (i32, i32),
     /// Granularity of mappings in bytes.
     pub(crate) granularity: u64,
-    /// What of a fat binary it takes.
+    /// The parts of a fat binary that it takes.
     pub(crate) takes: Takes,
     attributes: HashMap<u32, i32>,
     limits: HashMap<u32, u64>,

@@ -1,12 +1,12 @@
-//! How many driver calls the program made and how many of them waited, by class, and what else is counted. Counts come in
-//! from the calls and the link, a table or a line of JSON goes out at the end.
+//! The program's driver calls and their waits, by class, and further counts. Counts come in from the calls and the
+//! link, a table or a line of JSON goes out at the end.
 //! Counting costs one uncontended atomic addition and never a lock.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a call did.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Answered from what the process knows.
@@ -20,9 +20,9 @@ pub enum Class {
 /// Names of the classes in reports, in the order of [`Class`].
 const NAMES: [&str; 3] = ["local", "post", "call"];
 
-/// Hands the table of counters to another macro. A row is a counter's name, which is its field and its key in JSON, the
-/// function that adds to it, its words in the table for people, and what it counts. Words that begin with a letter begin a
-/// line; `{}` is the count, `{s}` a count of microseconds in seconds.
+/// Hands the table of counters to another macro. A row is a counter's name, the function that adds to it, its words in
+/// the table for people, and its description. The name is also its field and its key in JSON. Words that begin with a
+/// letter begin a line; `{}` is the count, `{s}` a count of microseconds in seconds.
 #[macro_export]
 macro_rules! counters {
     ($to:ident) => {
@@ -178,7 +178,7 @@ impl Statistics {
         self.sent_module_bytes(bytes);
     }
 
-    /// A link that broke is there again after so long.
+    /// A link that broke was made again after so long.
     pub(crate) fn made_again(&self, pause: Duration) {
         self.reconnected(1);
         self.was_down(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));

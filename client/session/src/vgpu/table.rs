@@ -1,5 +1,6 @@
-//! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the look-up, never
-//! while an object is used; a caller that has found an object looks it up again only after an object was given up.
+//! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the
+//! look-up, never while an object is used. A caller that has found an object looks it up again only after some object
+//! was removed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockWriteGuard};
@@ -14,7 +15,7 @@ use crate::vgpu::recent::{Found, Recent, fresh_stamp};
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     objects: RwLock<FxHashMap<u64, Arc<T>>>,
-    /// Another whenever an object was given up, and never one of another table's. Changed under the lock.
+    /// Changes whenever an object is removed, and is never that of another table. Changed under the lock.
     stamp: AtomicU64,
 }
 
@@ -45,7 +46,8 @@ impl<T> Table<T> {
         self.get(id).map(|object| recent.found(id, stamp, object))
     }
 
-    /// What objects are found under: to be read before the look-up. It is another when something has been given up since.
+    /// The stamp that objects are found under: to be read before the look-up. It differs when an object has been
+    /// removed since.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Acquire)
@@ -59,7 +61,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Gives an object up.
+    /// Removes an object.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
         let mut objects = self.write();
         let object = objects.remove(&id)?;
@@ -67,7 +69,7 @@ impl<T> Table<T> {
         Some(object)
     }
 
-    /// Gives up all objects `choose` picks.
+    /// Removes all objects that `choose` picks.
     pub(crate) fn remove_if(&self, choose: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut objects = self.write();
         let ids: Vec<u64> = objects.iter().filter(|(_, object)| choose(object)).map(|(id, _)| *id).collect();
@@ -93,8 +95,8 @@ impl<T> Table<T> {
         self.gave_up(&objects);
     }
 
-    /// What threads have found before does not hold any more. With the lock held, so that nobody finds under the new stamp
-    /// what is gone.
+    /// Earlier finds of threads do not hold any more. Called with the lock held, so that nobody finds a removed object
+    /// under the new stamp.
     fn gave_up(&self, _locked: &RwLockWriteGuard<'_, FxHashMap<u64, Arc<T>>>) {
         self.stamp.store(fresh_stamp(), Ordering::Release);
     }

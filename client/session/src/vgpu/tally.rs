@@ -1,6 +1,6 @@
-//! What the calling thread's present driver call has done so far: sent something, waited. The surface says where calls begin
-//! and end, marks come in from the link, one count per outermost call goes out to the statistics. It belongs to one thread and
-//! takes no lock.
+//! The effects of the calling thread's present driver call so far: sent something, waited. The surface says where calls
+//! begin and end, marks come in from the link, one count per outermost call goes out to the statistics. It belongs to
+//! one thread and takes no lock.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use crate::vgpu::statistics::{Class, Statistics};
 
 #[derive(Clone, Copy)]
 struct Mark {
-    /// How many calls deep: a call that uses another counts once.
+    /// The depth of nested calls: a call that uses another counts once.
     depth: u32,
     posted: bool,
     called: bool,
@@ -44,7 +44,7 @@ pub(crate) fn waited() {
     change(|mark| mark.waited = true);
 }
 
-/// A driver call of the program begins. What the thread did between calls is nobody's.
+/// A driver call of the program begins. Effects of the thread between calls count for none.
 #[inline]
 pub(crate) fn begin() {
     change(|mark| {

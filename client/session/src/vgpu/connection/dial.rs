@@ -1,5 +1,6 @@
 //! Further connections of a session, made with its key: for bulk data, for acknowledgements, and each of them again when one
-//! has broken. What lets a connection join comes in, a link behind what both sides have goes out, or why there is none.
+//! has broken. The key that lets a connection join comes in. A link that continues where both sides are goes out, or
+//! the reason why there is none.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use super::handshake::{Attached, CONNECT, Dialogue};
 use crate::log::log;
 use crate::settings::Credentials;
 
-/// What the steps are called.
+/// The names of the steps, as they are logged.
 pub(super) const JOINING: &str = "a further connection of its session";
-pub(super) const GOING_ON: &str = "to go on with a session's connection";
+pub(super) const GOING_ON: &str = "to resume a session's connection";
 
 /// How further connections join a session.
 #[derive(Debug)]
@@ -22,15 +23,15 @@ pub(crate) struct Joining {
     pub(super) credentials: Credentials,
     pub(super) session: u64,
     pub(super) key: Vec<u8>,
-    /// How many may for bulk data.
+    /// The number of connections that may join for bulk data.
     pub(super) count: u32,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub(super) copy_threads: Option<usize>,
 }
 
 impl Joining {
-    /// Threads that copy beside those that write: of those of one copy the calling one is one. What is sealed is copied on its
-    /// way anyway.
+    /// Threads that copy beside those that write: of those of one copy the calling one is one. Sealing copies the bytes
+    /// anyway.
     pub(super) fn copiers(&self) -> usize {
         if self.count == 0 || self.is_sealed() {
             return 0;
@@ -50,7 +51,7 @@ impl Joining {
         Ok((dialogue.link, dialogue.trip))
     }
 
-    /// Has a connection that has joined resume its channel, where this side has this; with what the server has there.
+    /// Makes a joined connection resume its channel, at `mark` on this side. Returns the server's mark, too.
     pub(super) fn resume(
         &self,
         link: Link,
@@ -67,7 +68,8 @@ impl Joining {
 }
 
 impl Attached {
-    /// Gives up a session that nobody has used. Its server hears it, so that it does not wait for other connections.
+    /// Leaves a session that nobody has used. The server gets a goodbye, so that it does not wait for other
+    /// connections.
     pub(crate) fn leave(self) {
         let Some(channels) = self.channels else { return };
         let which = (channels.epoch(), ACKNOWLEDGEMENT_CHANNEL);

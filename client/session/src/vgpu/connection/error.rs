@@ -1,5 +1,5 @@
-//! Why a session's connection could not be had. Each says the cause once, within its sentence (so none has a source that says
-//! it again), and on the next line what to do where there is something to be done; the code is what the program gets.
+//! The reasons why a session's connection could not be made. Each names its cause once, within its sentence, so none
+//! has a source that repeats it. The next line says what to do, if anything; the program gets the code.
 
 use floe_abi::CudaError;
 use floe_transport::{Address, AddressError, LinkError, TlsError, Transport, Unsealed};
@@ -8,7 +8,7 @@ use floe_wire::{DecodeError, NEWEST_VERSION, OLDEST_VERSION};
 use super::dial::{GOING_ON, JOINING};
 use super::handshake::ATTACHING;
 
-/// Why a vGPU could not be had.
+/// The reason why a vGPU could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The settings name no address.
@@ -17,25 +17,25 @@ pub enum ConnectError {
     /// Nobody answers there.
     #[error("no server at {server}: {}\n  {}", source.reason(), advice(source))]
     Unreachable {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// Why.
+        /// The cause.
         r#source: LinkError,
     },
-    /// The connection broke before there was a session, or somebody answers there who is no server.
+    /// The connection broke before there was a session, or the peer is no server.
     #[error("the connection to {server} broke: {}\n  is it a floe server? its log says why it closed the connection", source.reason())]
     Link {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// Why.
+        /// The cause.
         r#source: LinkError,
     },
     /// It does not show a certificate that is trusted, or asks for one there is none of.
     #[error("{server} is not to be talked to: {source}")]
     Tls {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// Why.
+        /// The cause.
         r#source: LinkError,
     },
     /// Certificates or keys of this side are of no use.
@@ -44,7 +44,7 @@ pub enum ConnectError {
     /// It knows no token, and this client has one.
     #[error("{server} knows no token, so it may be anybody\n  where it is meant to know none: FLOE_NO_TOKEN=1")]
     KnowsNoToken {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// A server answers in the clear where a sealed answer belongs.
@@ -53,7 +53,7 @@ pub enum ConnectError {
          servers that are started so"
     )]
     Unsealed {
-        /// Where.
+        /// The server's address.
         server: String,
         /// Its words, which nobody has proved.
         detail: String,
@@ -64,7 +64,7 @@ pub enum ConnectError {
         COPY_TOKEN
     )]
     NothingToSealWith {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// It does not ask for the token that is set, so nothing tells who it is.
@@ -73,23 +73,23 @@ pub enum ConnectError {
          FLOE_NO_TOKEN=1"
     )]
     NoProof {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// The server closed the connection.
     #[error("the server closed the connection while {doing}: {server}")]
     Closed {
-        /// Where.
+        /// The server's address.
         server: String,
         /// The step.
         doing: &'static str,
     },
-    /// What came is not what a server says.
+    /// The bytes that came are no message of a server.
     #[error("{server} does not speak floe's protocol: {source}\n  is it a floe server?")]
     Garbled {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What is wrong.
+        /// The decoder's error.
         r#source: DecodeError,
     },
     /// It speaks another version of the protocol than it was offered.
@@ -97,15 +97,15 @@ pub enum ConnectError {
         "{server} speaks version {version} of floe's protocol, this client {OLDEST_VERSION} to {NEWEST_VERSION}\n  take the same release of floe on both sides"
     )]
     Version {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What it picked.
+        /// The version that it picked.
         version: u32,
     },
     /// The server said no.
     #[error("{server} refused {doing}: {}", reason(*error, detail))]
     Refused {
-        /// Where.
+        /// The server's address.
         server: String,
         /// The step.
         doing: &'static str,
@@ -117,35 +117,35 @@ pub enum ConnectError {
     /// It has another token.
     #[error("{server} refused the token: it is not the one this server made\n  {}", COPY_TOKEN)]
     WrongToken {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// It wants a token and there is none.
     #[error("{server} asks for a token and none is set\n  {}", COPY_TOKEN)]
     NoToken {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// Its own proof is wrong: it does not know the token.
     #[error("{server} does not prove that it knows the token, so it is not the server the token belongs to")]
     Impostor {
-        /// Where.
+        /// The server's address.
         server: String,
     },
     /// The reply to Attach makes no sense.
     #[error("{server} offers an address window that is not this vGPU's: {window:#x}")]
     Window {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What it offered.
+        /// The window that it offered.
         window: u64,
     },
     /// The device's granularity is none.
     #[error("{server} offers a device whose mappings have a size that cannot be: {granularity}")]
     Granularity {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What it said.
+        /// The granularity that it named.
         granularity: u64,
     },
     /// The address demands a transport that the session cannot have.
@@ -155,19 +155,19 @@ pub enum ConnectError {
         .transport.name()
     )]
     NoTransport {
-        /// Where.
+        /// The server's address.
         server: String,
         /// Which.
         transport: Transport,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
     /// No thread for the link.
     #[error("no thread for the link to {server}: {source}")]
     Thread {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// Why.
+        /// The cause.
         r#source: std::io::Error,
     },
     /// No randomness for a nonce.
@@ -175,10 +175,10 @@ pub enum ConnectError {
     Random(String),
 }
 
-/// What to do about a token.
+/// The advice about a missing or wrong token.
 const COPY_TOKEN: &str = "copy the server's token file here: ~/.config/floe/token, or where FLOE_TOKEN_FILE says";
 
-/// What to do where nobody answers.
+/// The advice for an address at which nobody answers.
 fn advice(source: &LinkError) -> &'static str {
     use std::io::ErrorKind as Is;
     match source {
@@ -246,7 +246,7 @@ impl ConnectError {
         }
     }
 
-    /// Whether the server knows nothing of the session any more, or does not go on with it: another attempt changes nothing.
+    /// Whether the server no longer knows the session, or does not resume it: another attempt changes nothing.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Refused { doing, .. } if [JOINING, GOING_ON].contains(doing))
     }

@@ -23,15 +23,15 @@ pub(super) const CONNECT: Duration = Duration::from_secs(10);
 pub(super) const ATTACH: Duration = Duration::from_secs(60);
 /// Before each further attempt of a first handshake whose connection was cut.
 const PAUSES_MS: [u64; 4] = [1, 10, 100, 500];
-/// Whatever the server says, nobody waits longer for it.
+/// The client waits no longer for a server, whatever grace period that names.
 const LONGEST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-/// What the last step is called.
+/// The name of the last step, as it is logged.
 pub(super) const ATTACHING: &str = "the attach";
 
-/// What a client says of itself.
+/// The client's introduction of itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Greeting {
-    /// What is shown, and who is trusted.
+    /// The client's proofs, and the servers that it trusts.
     pub(crate) credentials: Credentials,
     /// The program's file name.
     pub(crate) program: String,
@@ -60,7 +60,7 @@ pub(crate) struct Attached {
     pub(crate) session: u64,
     /// How further connections join it.
     pub(crate) joining: Joining,
-    /// Where the link outlives its connections: these.
+    /// The channels of a link that outlives its connections.
     pub(crate) channels: Option<Channels>,
 }
 
@@ -101,9 +101,9 @@ fn connect(server: &str, address: &Address, credentials: &Credentials, limit: Du
 pub(super) struct Dialogue<'a> {
     pub(super) link: Link,
     pub(super) server: &'a str,
-    /// How long a step before the attach may take.
+    /// The time limit of a step before the attach.
     pub(super) limit: Duration,
-    /// How long the greeting's answer took.
+    /// The round-trip time of the greeting.
     pub(super) trip: Duration,
 }
 
@@ -275,7 +275,8 @@ impl<'a> Dialogue<'a> {
     }
 }
 
-/// The link as it goes on behind the reply to Attach: where the server keeps the session for a while without it, at its place.
+/// The link behind the reply to Attach. If the server keeps the session without connections for a while, it runs on a
+/// channel.
 fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Channels>, Link) {
     if reply.grace_ms == 0 || !Transport::taken(reply).can_break() {
         return (None, link);
@@ -315,15 +316,15 @@ impl Inquiry {
     /// Asks one question; the answer is the body of the reply, for the message's `decode_reply`.
     ///
     /// # Errors
-    /// [`ConnectError`] when the server refuses or goes away.
+    /// [`ConnectError`] when the server refuses or leaves.
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
         let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit, trip: Duration::ZERO };
         dialogue.ask(message, M::NAME, self.limit)
     }
 }
 
-/// A server's sentence, and where there is a second line, what to do, behind two spaces: so that it cannot pass for words of
-/// another program.
+/// A server's sentence, and its second line of advice behind two spaces. So the advice cannot pass for words of another
+/// program.
 fn with_advice(words: &str) -> String {
     match words.trim_end().split_once('\n') {
         Some((sentence, advice)) => format!("{}\n  {}", printable(sentence), printable(advice.trim_start())),
@@ -347,7 +348,7 @@ mod tests {
     /// The server's.
     const NONCE: &[u8] = &[9; 32];
 
-    /// What a client says to a server that answers its greeting so.
+    /// The client's outcome with a server that answers its greeting so.
     fn greeted(status: u32, reply: HelloReply<'static>) -> Result<(), ConnectError> {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let server = std::thread::spawn(move || {
@@ -364,7 +365,7 @@ mod tests {
         outcome
     }
 
-    /// What a client makes of a server that answers its greeting with a refusal of these words.
+    /// The client's error with a server that answers its greeting with a refusal of these words.
     fn refused_with(detail: &str) -> ConnectError {
         let folder = tempfile::tempdir().expect("a folder");
         let place = format!("unix://{}", folder.path().join("socket").display());
@@ -431,7 +432,7 @@ mod tests {
     /// A server's proof, given the client's.
     type Proving = fn(&Authenticate<'_>) -> Vec<u8>;
 
-    /// What a client with a token comes to at a server in the clear that proves itself so, or asks for no proof.
+    /// The outcome of a client with a token at a server in the clear that proves itself so, or asks for no proof.
     fn proved(proving: Option<Proving>) -> Result<(), ConnectError> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let ours = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");

@@ -1,6 +1,7 @@
-//! Functions of the program that run in stream order, and floe's own work that must. Work comes in with an id, the server
-//! says when its turn has come, a thread runs it and tells the server when it is done. Memory that is read in stream order
-//! is read by another thread, which no function of the program holds up. A link that ends drops what has not run.
+//! Functions of the program that run in stream order, and floe's own work that must. Work comes in with an id; the
+//! server reports when the stream gets there. A thread runs the work and reports its end to the server. Another thread
+//! reads memory in stream order, and no function of the program holds it up. A link that ends drops work that has not
+//! run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,11 +17,11 @@ use floe_wire::{FunctionId, HostFunctionDone, LateBytes};
 use super::Shared;
 use floe_lock::lock;
 
-/// What runs when a stream gets there.
+/// The work that runs when a stream gets there.
 pub(crate) enum HostWork {
     /// `cuLaunchHostFunc`.
     Function(HostFunction),
-    /// `cuStreamAddCallback`, which is told the stream's status.
+    /// `cuStreamAddCallback`, which gets the stream's status.
     Callback(StreamCallback),
     /// floe's own.
     Own(Box<dyn FnOnce() + Send>),
@@ -50,7 +51,7 @@ impl HostWork {
         matches!(self, Self::Function(_) | Self::Callback(_))
     }
 
-    /// Does it; returns the bytes it brings. What the server has refused reads nothing: the program may know of the refusal.
+    /// Does it; returns the bytes it brings. Refused work reads nothing: the program may know of the refusal.
     fn run(self, status: CudaResult<()>) -> Option<Vec<u8>> {
         match self {
             // CUDA does not run host functions of a context in error, but callbacks it does.
@@ -83,7 +84,7 @@ pub(super) struct HostFunctions {
     /// Functions of the program that are running.
     running: AtomicUsize,
     queues: Mutex<Option<Queues>>,
-    /// What is to be done behind each function of the program, before its stream goes on.
+    /// The action behind each function of the program, before its stream continues.
     after: OnceLock<After>,
 }
 
@@ -96,7 +97,7 @@ impl std::fmt::Debug for After {
     }
 }
 
-/// Where what has arrived is waiting for its thread.
+/// The queues in which arrived work waits for its thread.
 #[derive(Debug)]
 struct Queues {
     functions: mpsc::Sender<Arrival>,
@@ -176,7 +177,7 @@ impl HostFunctions {
         lock(&self.queues).as_ref().is_some_and(|queues| queues.of(&work).send(Arrival { id, work, status }).is_ok())
     }
 
-    /// The server has given up what has not arrived: it never will.
+    /// The server has abandoned work that has not arrived: it never will.
     pub(super) fn give_up(&self) {
         let never_run: Vec<_> = lock(&self.waiting).drain().collect();
         never_run.iter().for_each(|(_, work)| self.is_over(work.may_write()));

@@ -13,7 +13,7 @@ use super::receive::{End, take};
 use super::waiter::Waiter;
 use floe_lock::lock;
 
-/// How long the background thread rests after somebody has read: a program that waits in a loop reads for itself, and
+/// The background thread's rest after another thread has read. A program that waits in a loop reads for itself, and
 /// each wake of this thread would cost it.
 const REST: Duration = Duration::from_millis(2);
 
@@ -25,7 +25,7 @@ pub(super) struct Incoming {
     changed: Condvar,
     readiness: Readiness,
     spin: Spin,
-    /// Whether who waits is to look on, as long as the steps of programs take.
+    /// Whether waiting threads poll for as long as the steps of programs take.
     patient: Expected,
 }
 
@@ -50,7 +50,7 @@ struct State {
 struct Turn<'a> {
     incoming: &'a Incoming,
     receiver: Option<Receiver>,
-    /// The background thread is to go on reading.
+    /// The background thread is to continue reading.
     watch: bool,
 }
 
@@ -78,8 +78,8 @@ impl Incoming {
         self.patient.set(!soon);
     }
 
-    /// Waits until `is_over` says so, reading meanwhile or leaving that to another thread. What makes it say so also fills
-    /// or nudges `waiter`.
+    /// Waits until `is_over` says so, reading meanwhile or leaving that to another thread. The event that ends the wait
+    /// also fills or nudges `waiter`.
     pub(super) fn wait(&self, shared: &Shared, waiter: &Arc<Waiter>, is_over: &dyn Fn() -> bool) {
         let _waiting = shared.waiting();
         let mut followed = false;
@@ -226,7 +226,7 @@ impl Turn<'_> {
                 None => return Err(End::closed()),
             }
         }
-        // What was read ahead would not wake anybody any more.
+        // Frames that were read ahead would not wake any thread any more.
         while self.receiver().has_whole_frame() {
             self.take_next(shared)?;
         }

@@ -1,6 +1,6 @@
-//! What keeps a session on its connections. It makes the one for acknowledgements, and all of them anew when one has broken,
-//! for as long as the server keeps the session: the program notices a pause at most. Breaks come in, connections at their
-//! channels go out. A server that has given the session up, or is not reached in time, loses it.
+//! Keeps a session connected. The keeper makes the acknowledgement connection, and reconnects all of them when one has
+//! broken, for as long as the server keeps the session. The program notices a pause at most. Breaks come in,
+//! connections at their channels go out. The session is lost if the server has dropped it, or is not reached in time.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -21,16 +21,18 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The same where the server is reached, and connections are cut while the others are made.
 const LONGEST_PAUSE_OF_REACHED: Duration = Duration::from_millis(20);
-/// How long the end of a session waits for a connection to say so on. A server that is not told keeps it for the grace period.
+/// The time for which the end of a session waits for a connection for its goodbye. Without a goodbye the server keeps
+/// the session for the grace period.
 const LAST_WORD: Duration = Duration::from_millis(500);
-/// How long a program stands still before its user is told why. Shorter pauses are nobody's concern: the program runs right.
+/// The pause of a program after which the log tells its user why. Shorter pauses concern nobody: the program runs
+/// right.
 const SILENT_OUTAGE: Duration = Duration::from_secs(2);
-/// How long a server that was there may take for a step of the first attempt to make a connection again; each later one has
-/// twice the time. A network that swallows what is sent is found out by trying anew, not by waiting.
+/// The time limit of a step of the first attempt to reconnect; each later attempt has twice the time. A network that
+/// swallows bytes is found by another attempt, not by waiting.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
-/// How long what a session has said last may take to who reads it.
+/// The time that the last words of a session may take to their reader.
 const OWN_WORDS: Duration = Duration::from_millis(100);
-/// How often who waits for the other connections of an epoch looks whether it is over.
+/// The interval at which a thread that waits for the other connections of an epoch checks whether the epoch is over.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Keeps one session's connections.
@@ -39,8 +41,8 @@ pub(super) struct Keeper {
     joining: Arc<Joining>,
     channels: Channels,
     statistics: Arc<Statistics>,
-    /// Held where an epoch begins, and where a channel is frozen for one: none is for an epoch that is over, and none that is
-    /// new is missing in the next.
+    /// Held while an epoch begins, and while a channel is frozen for one. So no channel is frozen for a past epoch, and
+    /// no new one is missing in the next.
     beginning: Mutex<()>,
     outage: Mutex<Option<Outage>>,
 }
@@ -51,7 +53,7 @@ struct Outage {
     began: Instant,
     /// The connections that broke.
     epoch: u64,
-    /// What the last attempt came to.
+    /// The error of the last attempt.
     last: Option<String>,
     /// The user knows of it.
     told: bool,
@@ -62,15 +64,15 @@ struct Outage {
 struct Round {
     epoch: u64,
     channels: Vec<u32>,
-    /// How long each step may take.
+    /// The time limit of each step.
     patience: Duration,
-    /// How many are not agreed on, that for acknowledgements among them.
+    /// The number of connections not agreed on, with that for acknowledgements.
     left: Mutex<usize>,
-    /// Wakes who waits for the others.
+    /// Wakes threads that wait for the others.
     agreed: Condvar,
 }
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
     /// The server is not reached.
@@ -97,8 +99,8 @@ impl Round {
         *left == 0
     }
 
-    /// Waits until all are, as long as `goes_on` says so: none goes on before it is certain of each that both sides have the
-    /// same history there. Whether they are.
+    /// Waits until all are agreed on, while `goes_on` holds; returns whether they are. No connection resumes before
+    /// each is certain: both sides have the same history there.
     fn await_others(&self, goes_on: impl Fn() -> bool) -> bool {
         let mut left = lock(&self.left);
         while *left > 0 && goes_on() {
@@ -127,8 +129,8 @@ impl Keeper {
         self.channels.wait()
     }
 
-    /// Leaves connections on which the server does not answer, where it does on a new one: a server that does not answer
-    /// there either is stopped, or away, and new connections would not help.
+    /// Leaves connections on which the server does not answer, if it answers on a new one. Else the server is stopped
+    /// or away, and new connections would not help.
     fn find_dead(&self) {
         let mut patience = FIRST_PATIENCE;
         while let Some(doubt) = self.channels.await_doubt() {
@@ -235,7 +237,7 @@ impl Keeper {
         }
     }
 
-    /// Makes a bulk connection for the first time; the link on its channel, which goes on whatever becomes of this connection.
+    /// Makes a bulk connection for the first time. Returns the link on its channel, which survives this connection.
     pub(super) fn make_first(&self, shared: &Shared, channel: u32) -> Result<Link, ConnectError> {
         let link = self.join(CONNECT)?;
         let (epoch, mark) = {
@@ -298,7 +300,7 @@ impl Keeper {
         shared.lose(CudaError::DEVICE_UNAVAILABLE, &format!("{what}: {error}"));
     }
 
-    /// An attempt has failed: another may not, unless the session is not there any more.
+    /// An attempt has failed: another may succeed, unless the session does not exist any more.
     fn failed(&self, shared: &Shared, error: &ConnectError) {
         if error.is_final() {
             lock(&self.outage).take();
@@ -330,7 +332,7 @@ impl Keeper {
         }
         *outage = Some(Outage { began: Instant::now(), epoch: self.channels.epoch(), last: None, told: false });
         let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
-        log!(Info, "the connection to {server} broke; the program goes on when it is made again, within {grace} s");
+        log!(Info, "the connection to {server} broke; the program continues after a reconnect, within {grace} s");
     }
 
     /// Tells the user why the program stands still, once in an outage.
@@ -342,7 +344,7 @@ impl Keeper {
         };
         outage.told = true;
         let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
-        let words = "the program waits until it is made again, at most";
+        let words = "the program waits for a reconnect, at most";
         line(Level::Error, format_args!("the connection to {server} broke; {words} {grace} s"));
     }
 
@@ -370,18 +372,18 @@ impl Keeper {
         Ok(link)
     }
 
-    /// How long one step may take.
+    /// The time limit of one step.
     fn limit(&self, patience: Duration) -> Duration {
         self.channels.grace_left().min(patience)
     }
 
-    /// Why a session whose server is not reached is lost.
+    /// The reason for the loss of a session whose server is not reached.
     fn silence(&self) -> String {
         let grace = self.channels.grace().as_secs_f32();
-        format!("it broke, and could not be made again within {grace} s")
+        format!("it broke, and no reconnect succeeded within {grace} s")
     }
 
-    /// What the last attempt to make the link again came to, where there is none.
+    /// The error of the last attempt to reconnect, while there is no link.
     pub(super) fn last_trouble(&self) -> Option<String> {
         lock(&self.outage).as_ref()?.last.clone()
     }

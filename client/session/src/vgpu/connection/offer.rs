@@ -1,4 +1,4 @@
-//! What a session goes over to from its socket, from the client's side: made before the attach, agreed on after it.
+//! The client's offer of a transport in place of the socket: made before the attach, agreed on after it.
 //! In: what the address says of it, what the server and its worker say. Out: a link that has gone over, or stays as it is.
 //! It never goes over to what the two sides have not agreed on.
 
@@ -11,23 +11,23 @@ use super::error::ConnectError;
 use super::handshake::{ATTACH, Dialogue};
 use crate::log::log;
 
-/// What the step is called.
+/// The name of the step, as it is logged.
 const STEP: &str = "the shared memory of the connection";
 
-/// What this side offers.
+/// The client's offer.
 pub(super) struct Offer {
     ready: Option<Ready>,
     wish: TransportWish,
 }
 
-/// What this side has ready to go over to.
+/// The transport that the client has ready.
 enum Ready {
     /// Rings, and the descriptor of their memory.
     Rings(Rings, OwnedFd),
 }
 
 impl Offer {
-    /// What suits the address.
+    /// The offer that suits the address.
     pub(super) fn of(address: &Address, server: &str) -> Result<Self, ConnectError> {
         let offer = Self { ready: None, wish: address.transport() };
         let ready = match offer.wish {
@@ -60,7 +60,7 @@ impl Offer {
         self.keep(agreed, server).map(|_| ())
     }
 
-    /// What there is, or nothing where that will do.
+    /// The outcome's value, or nothing if the address allows that.
     fn keep<T>(&self, outcome: Result<T, String>, server: &str) -> Result<Option<T>, ConnectError> {
         match (outcome, self.wish) {
             (Ok(there), _) => Ok(Some(there)),
@@ -77,7 +77,7 @@ impl Offer {
 }
 
 impl Ready {
-    /// What a transport takes; `None`: nothing.
+    /// Prepares a transport; `None`: it needs nothing.
     fn new(transport: Transport) -> Result<Option<Self>, String> {
         match transport {
             Transport::Socket => Ok(None),

@@ -1,6 +1,7 @@
-//! What the session expects from the server: replies somebody waits for and data that is on its way into host memory.
-//! Expectations come in with a request's sequence, replies and pieces find theirs by it. A piece outside what was asked for
-//! is refused; it never writes beyond the program's range.
+//! The session's expectations of the server: replies that threads wait for, and data that is on its way into host
+//! memory.
+//! Expectations come in with a request's sequence, replies and pieces find theirs by it. A piece outside the requested
+//! range is refused; it never writes beyond the program's range.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +31,7 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Where delivered bytes go.
+/// The target of delivered bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     /// One after the other.
@@ -87,7 +88,7 @@ impl Target {
     }
 }
 
-/// Where the bytes of one piece go.
+/// The target of the bytes of one piece.
 #[derive(Debug)]
 pub(super) struct Place {
     target: Target,
@@ -146,7 +147,7 @@ fn write_at(range: &HostRange, offset: u64, bytes: &[u8]) -> CudaResult<()> {
     range.sub(offset, bytes.len())?.write(bytes)
 }
 
-/// What one request expects.
+/// The expectation of one request.
 #[derive(Debug)]
 pub(super) enum Expected {
     /// A reply somebody waits for.
@@ -196,9 +197,9 @@ impl Expected {
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     state: Mutex<State>,
-    /// Told when a piece has been written.
+    /// Notified when a piece has been written.
     written: Condvar,
-    /// Told whenever an expectation is over.
+    /// Notified whenever an expectation is over.
     watchers: Mutex<Vec<Arc<Waiter>>>,
     watched: AtomicUsize,
 }
@@ -297,7 +298,8 @@ impl Pending {
         let all: Vec<Expected> = {
             let mut state = lock(&self.state);
             state.abandoned = true;
-            // Who is told may free the memory that is being written; the link is closed, so this ends soon.
+            // A thread that gets its answer may free the memory that is being written. The link is closed, so this wait
+            // ends soon.
             while state.writing > 0 {
                 state = floe_lock::wait(&self.written, state);
             }

@@ -1,5 +1,6 @@
-//! Frames from the server are taken where they belong: replies to their callers, data into the program's memory, output to its
-//! descriptors, host functions to the thread that runs them. Within a large piece it waits for the bytes, else for nothing.
+//! The receiving half of a link. Frames from the server come in. Replies go to their callers, data into the program's
+//! memory, output to its descriptors, host functions to the thread that runs them. Within a large piece it waits for
+//! the bytes, else for nothing.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,7 +19,7 @@ use crate::log::log;
 /// Why the link is over.
 #[derive(Debug)]
 pub(super) struct End {
-    /// What calls answer from now on.
+    /// The error that calls return from now on.
     pub(super) error: CudaError,
     /// For the log.
     pub(super) reason: String,
@@ -185,8 +186,8 @@ fn note(shared: &Shared, reply: &Reply<'_>) {
     }
 }
 
-/// Writes what a kernel printed to the program's own descriptors, wherever they lead by now. What a CPU device says on its
-/// stderr of what it refuses is told as the client's own refusals are.
+/// Writes what a kernel printed to the program's own descriptors, wherever they lead by now. A CPU device's refusals on
+/// its stderr are logged like the client's own.
 fn show(fd: u32, bytes: &[u8]) {
     let bytes = if fd == 2 { refusals_taken(bytes) } else { Cow::Borrowed(bytes) };
     if bytes.is_empty() {

@@ -1,6 +1,6 @@
 //! The session's bulk connections, as the client has them: made in the background after the attach, and used once they are
-//! there. Copies leave on all of them at once; what the server announces comes straight to the program's memory, and is there
-//! before anything is read that the server said after it.
+//! there. Copies leave on all of them at once. Announced copies go straight to the program's memory, and are complete
+//! before the client reads any later frame of the server.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,9 +23,9 @@ use floe_lock::lock;
 
 /// Bytes of a copy from which on more threads copy it than there are connections: less is at sockets as soon as they have woken.
 const STAGED_FROM: usize = 32 << 20;
-/// How long a session whose bulk connection has ended may take to say why on its own.
+/// The time in which a session whose bulk connection has ended may give the reason on its main connection.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// How often it is asked.
+/// The interval at which this is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The bulk connections of one link.
@@ -146,7 +146,7 @@ impl Connection {
     }
 }
 
-/// Makes the connections, each on a thread that then reads it. Until one is there, all goes on the session's own.
+/// Makes the connections, each on a thread that then reads it. Until one exists, all bytes use the main connection.
 pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Result<()> {
     // Connections that end with the session are given no pages.
     let copiers = if shared.keeper.is_some() { joining.copiers() } else { 0 };

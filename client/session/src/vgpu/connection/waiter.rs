@@ -1,4 +1,4 @@
-//! Where one thread waits for one answer, or for its turn to read.
+//! The wait of one thread for one answer, or for its turn to read.
 //! In: the answer, or a nudge. Out: the answer, once.
 //! It reads nothing itself.
 
