@@ -242,14 +242,14 @@ fn lines_to_host() -> Vec<Row<ToHost>> {
             way: |_, _, _| ToHost::ByDevice,
         },
         Row {
-            page: "| pinned, not mirrored | TCP, asynchronous | any | the call returns; bytes arrive by bulk from 512 KiB on, else in deliveries |",
+            page: "| pinned, not mirrored | any, asynchronous | any | the call returns; bytes arrive by bulk from 512 KiB on, else in deliveries |",
             ends: vec![tcp(ALLOCATED), tcp(REGISTERED)],
             modes: &[Mode::Queues],
             sizes: ANY,
             way: |_, _, _| ToHost::Delivered,
         },
         Row {
-            page: "| pageable | within a machine | 64 KiB and more | slots |",
+            page: "| any other | within a machine | 64 KiB and more | slots |",
             ends: vec![machine(None)],
             modes: BOTH,
             sizes: 64 * KIB..usize::MAX,
