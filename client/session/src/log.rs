@@ -1,7 +1,7 @@
 //! Floe's messages to the user: lines on stderr that begin with `floe: `, up to the level that `FLOE_LOG` names. Text
 //! comes in; one write per line goes out, so that lines of several threads do not mix. Warnings wait for the end of the
-//! process. They are dropped if the process succeeds, unless the user has named a level. Nothing here fails or
-//! allocates when the level is off.
+//! process, and a success drops them, unless the user has named a level. Nothing here fails or allocates when the level
+//! is off.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,6 +1,6 @@
-//! Host memory of the program that kernels of one vGPU reach: what the server knows of it. Ranges come in; the bytes
-//! that the program has changed go out before work and waits. The device's changes are written here before a wait's
-//! reply is seen. It never sends a byte that has not changed, so that neither side undoes what the other is doing.
+//! Host memory of the program that kernels of one vGPU reach: what the server knows of it. Ranges come in. The
+//! program's changes go out before work and waits; the device's changes are written here before a wait's reply is seen.
+//! It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,6 +1,5 @@
 //! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the
-//! look-up, never while an object is used. A caller that has found an object looks it up again only after some object
-//! was removed.
+//! look-up; a caller looks an object up again only after some object was removed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockWriteGuard};

@@ -1,5 +1,5 @@
-//! Memory of graphs, cut from the same blocks as every other allocation. The server knows only the blocks, and nodes
-//! that allocate or free are empty there. Requests come in; memory goes out that the surface's graphs account for.
+//! Memory of graphs, cut from the same blocks as every other allocation; at the server, nodes that allocate or free are
+//! empty. Requests come in; memory goes out that the surface's graphs account for.
 //! Memory that they return is used again only when all work issued before is over.
 
 use floe_abi::{CudaResult, Device, DevicePtr};

@@ -1,6 +1,6 @@
-//! Loading. An image and compiler options come in. The client names the image to the server by the hashes of its
-//! contents, and sends the bytes that the server lacks. A load waits, since its errors and its log belong to the call.
-//! It may carry the look-up of a kernel, so that one wait is enough for both.
+//! Loading. An image and compiler options come in; the client names the image by the hashes of its contents, and sends
+//! the bytes that the server lacks. A load waits, since its errors and its log belong to the call, and it may carry the
+//! look-up of a kernel to save a wait.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
-//! Functions of the program that run in stream order, and floe's own work that must. Work comes in with an id; the
-//! server reports when the stream gets there. A thread runs the work and reports its end to the server. Another thread
-//! reads memory in stream order, and no function of the program holds it up. A link that ends drops work that has not
-//! run.
+//! Functions of the program that run in stream order, and floe's own work that must. Work comes in with an id; when the
+//! stream gets there, a thread runs it and reports its end to the server. Another thread reads memory in stream order,
+//! and no function of the program holds it up. A link that ends drops work that has not run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! Keeps a session connected. The keeper makes the acknowledgement connection, and reconnects all of them when one has
-//! broken, for as long as the server keeps the session. The program notices a pause at most. Breaks come in,
-//! connections at their channels go out. The session is lost if the server has dropped it, or is not reached in time.
+//! Keeps a session connected; the program notices a pause at most. The keeper makes the acknowledgement connection, and
+//! all connections again when one has broken, for as long as the server keeps the session. Breaks come in, connections
+//! at their channels go out. The session is lost if the server has dropped it, or is not reached in time.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};

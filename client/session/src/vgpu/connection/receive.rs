@@ -1,4 +1,4 @@
-//! The receiving half of a link. Frames from the server come in. Replies go to their callers, data into the program's
+//! The receiving half of a link: frames from the server come in. Replies go to their callers, data into the program's
 //! memory, output to its descriptors, host functions to the thread that runs them. Within a large piece it waits for
 //! the bytes, else for nothing.
 
