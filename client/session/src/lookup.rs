@@ -1,6 +1,6 @@
-//! Whose memory an address is: a vGPU's, managed or not, or the program's own, pinned or pageable. An address that a
-//! call names comes in, one answer goes out, which copies, fills and words pass on. Nothing is sent here, and no memory
-//! is read.
+//! Finds the owner of an address: memory of a vGPU, managed or not, or the program's own, pinned or pageable. An
+//! address that a call names comes in, one answer goes out, which copies, fills and words pass on. Nothing is sent
+//! here, and no memory is read.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

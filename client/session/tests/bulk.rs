@@ -14,7 +14,7 @@ use scripted::*;
 fn an_asynchronous_copy_of_pinned_memory_is_sent_later_and_its_memory_stays_until_then() {
     let (go, wait) = mpsc::channel::<()>();
     let mut first = true;
-    // The server reads nothing more than what its socket holds until it is told to.
+    // The server reads no more than its socket holds until the test lets it.
     let server = Server::scripted(move |request, _, _| {
         if matches!(request, Request::CopyToDevice(_)) && std::mem::take(&mut first) {
             wait.recv().unwrap();

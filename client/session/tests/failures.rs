@@ -1,4 +1,4 @@
-//! What goes wrong: refused connections, earlier errors, contexts beyond use, links that end in the middle, servers that talk
+//! Failures: refused connections, earlier errors, contexts beyond use, links that end in the middle, servers that talk
 //! nonsense. Nothing hangs, nothing aborts, and the code says who must act.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 

@@ -1,5 +1,5 @@
-//! Memory of graphs: what of it the server is told, and where its addresses come from. Nodes that allocate and free are
-//! empty there; the memory is that of the session's blocks, set aside with the node and given back when nobody needs it.
+//! Memory of graphs: the server's view of it, and the source of its addresses. Nodes that allocate and free are empty
+//! there. The memory is of the session's blocks, set aside with the node and returned when nobody needs it.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

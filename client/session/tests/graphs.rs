@@ -1,4 +1,4 @@
-//! Captures and graphs: what of them the server is told, and when. Recording and asking tell it nothing; a launch is one
+//! Captures and graphs: which messages the server gets, and when. Recording and asking tell it nothing; a launch is one
 //! message; what is not device work stays on the stream, in its place.
 #![allow(
     missing_docs,

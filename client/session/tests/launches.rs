@@ -15,7 +15,7 @@ fn function(client: &Client) -> Function {
 }
 
 fn attribute(id: u32, words: &[u64]) -> LaunchAttribute {
-    // What stands behind the value is the program's, whatever it is.
+    // The bytes behind the value are the program's, whatever they are.
     let mut value = LaunchAttributeValue { words: [u64::MAX; 8] };
     value.words[..words.len()].copy_from_slice(words);
     LaunchAttribute { id, value, ..LaunchAttribute::default() }

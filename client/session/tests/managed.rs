@@ -33,11 +33,11 @@ fn write(at: DevicePtr, byte: u8) {
 
 /// Waits that take their time, while this is set.
 static IS_SLOW: AtomicBool = AtomicBool::new(false);
-/// How many of them have come, and how many are answered.
+/// The number of them that have come, and of those that are answered.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 static ANSWERED: AtomicUsize = AtomicUsize::new(0);
 
-/// What the scripted server leaves out.
+/// Handles the requests that the scripted server leaves out.
 fn fill(request: &Request<'_>, _sequence: u64, peer: &mut Peer) -> Flow {
     if let Request::SynchronizeStream(_) = request
         && IS_SLOW.load(Ordering::SeqCst)
@@ -80,7 +80,7 @@ fn only_what_was_touched_goes_ahead_of_a_launch(client: &Client, server: &Server
     assert_eq!(client.mem_free(at), Err(CudaError::INVALID_VALUE));
 }
 
-/// What one thread's launch sends, another's does not overtake.
+/// No thread's launch overtakes the flush of another's.
 fn launches_of_other_threads_stand_behind_what_is_sent(client: &Client, function: Function) {
     let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
     write(at, 1);
@@ -129,7 +129,7 @@ fn memory_attached_behind_others_work_waits_for_that_once(client: &Client, serve
     client.mem_free(at).unwrap();
 }
 
-/// What a thread read that a function of the program had touch managed memory.
+/// The bytes that a thread read in managed memory on behalf of a host function.
 static HELPED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 unsafe extern "C" fn has_a_thread_touch(at: *mut c_void) {
@@ -138,7 +138,7 @@ unsafe extern "C" fn has_a_thread_touch(at: *mut c_void) {
     HELPED.store(usize::from(read), Ordering::SeqCst);
 }
 
-/// Who touches memory for a function that a stream stands for does not wait for that stream.
+/// A thread that touches memory for a host function does not wait for the stream that waits for the function.
 fn threads_of_a_function_touch_while_its_stream_stands(client: &Client, server: &Server, function: Function) {
     let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
     write(at, 9);
@@ -169,8 +169,8 @@ fn rows(to: DevicePtr, from: DevicePtr) -> CopyBox {
     CopyBox { source: end(from), destination: end(to), width: 512, height: 2, depth: 1 }
 }
 
-/// A copy with a managed end is over when a call returns that waits, whatever the program called its ends: it may touch the
-/// memory at once.
+/// A synchronous copy with a managed end is over when the call returns, whatever the program called its ends. The
+/// program may touch the memory at once.
 fn a_copy_with_a_managed_end_is_waited_for(client: &Client, server: &Server) {
     let (at, other) = (client.mem_alloc_managed(4096, GLOBAL).unwrap(), client.mem_alloc(4096).unwrap());
     let behind = |copy: &dyn Fn() -> CudaResult<()>| {
@@ -195,8 +195,8 @@ fn a_copy_with_a_managed_end_is_waited_for(client: &Client, server: &Server) {
     client.mem_free(other).unwrap();
 }
 
-/// Behind a copy the program waits for, what little managed memory it has touched is open to calls of the system, which do not
-/// stand at closed pages but fail; whether the copy names it or not.
+/// Behind a synchronous copy, the little managed memory that the program has touched is open to system calls, whether
+/// the copy names it or not. System calls do not wait at closed pages but fail.
 fn a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client: &Client, function: Function) {
     let (at, other) = (client.mem_alloc_managed(4096, GLOBAL).unwrap(), client.mem_alloc(4096).unwrap());
     let (memory, aside) = (HostBlock::new(4096).unwrap(), HostBlock::new(4096).unwrap());
@@ -214,7 +214,7 @@ fn a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client: &C
         write(at, 7);
         launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
         copy().unwrap();
-        // SAFETY: as of `host`; nothing is under way any more.
+        // SAFETY: as of `host`; nothing is in flight any more.
         let bytes = unsafe { std::slice::from_raw_parts(at.0 as *const u8, 4096) };
         let written = std::io::Write::write(&mut tempfile::tempfile().unwrap(), bytes);
         assert_eq!(written.map_err(|error| error.kind()), Ok(4096), "behind copy {index}");
@@ -309,7 +309,7 @@ impl Model<'_> {
             _ => self.client.memcpy_dtoh(Stream::LEGACY, host(target, bytes), source),
         };
         if index == other && from < to + bytes && to < from + bytes {
-            // What overlapping copies leave is nobody's business.
+            // No test checks the bytes that overlapping copies leave.
             self.client.memset_d8(Stream::LEGACY, target, 0, bytes).unwrap();
             self.memory[other].1[to..to + bytes].fill(0);
             return;

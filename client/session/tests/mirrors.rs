@@ -12,10 +12,11 @@ use floe_surface::*;
 use floe_wire::{MirrorChanged, MirrorRun, Request};
 use scripted::*;
 
-/// What the server has of each mirror.
+/// The server's bytes of each mirror.
 type Seen = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
 
-/// A server whose "kernels" add one to the first byte of every mirror, which is told before a synchronize is answered.
+/// A server whose "kernels" add one to the first byte of every mirror, and which sends the change before it answers a
+/// synchronize.
 fn counting_server() -> (Server, Seen) {
     let mirrors = Seen::default();
     let seen = Arc::clone(&mirrors);

@@ -1,4 +1,4 @@
-//! What of a module travels, and how often is waited for it: against a server that keeps what it was sent.
+//! Modules against a server that keeps their contents: which bytes travel, and how many waits a load takes.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod scripted;

@@ -172,7 +172,8 @@ struct Baton {
 }
 
 impl Baton {
-    /// What writes when it is told. The baton stays as long as the process: a test that fails does not wait for the function.
+    /// A host function that writes when the test lets it. The baton stays as long as the process: a test that fails
+    /// does not wait for the function.
     fn function(self) -> HostFunction {
         // SAFETY: the baton is never freed.
         unsafe { HostFunction::new(write_when_told, std::ptr::from_mut(Box::leak(Box::new(self))).cast()) }
@@ -199,7 +200,7 @@ fn a_copy_behind_a_host_function_reads_what_the_function_wrote() {
     let stream = client.stream_create(1).unwrap();
     client.launch_host_func(stream, function).unwrap();
     client.memcpy_htod_async(at, source, stream).unwrap();
-    // The program goes on, so it can be the one that lets the function return.
+    // The program continues, so it can be the one that lets the function return.
     told.send(()).unwrap();
     client.stream_synchronize(stream).unwrap();
     let mut output = [0u8; 16];

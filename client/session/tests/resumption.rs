@@ -1,5 +1,5 @@
-//! Links that outlive their connections, from the client's side: what is under way when they are cut arrives once and in
-//! order, nobody waits for ever, and the server hears who leaves.
+//! Links that outlive their connections, from the client's side. Frames in flight at a cut arrive once and in order,
+//! nobody waits for ever, and the server gets each goodbye.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
 mod scripted;
@@ -33,12 +33,12 @@ fn usual(grace: Duration) -> Server {
     resumable(grace, 0, |_, _, _| Flow::Usual)
 }
 
-/// Sets a word of memory to each of these in turn, without waiting.
+/// Sets a word of memory to each of these, one after another, without waiting.
 fn post(client: &Client, at: DevicePtr, values: std::ops::Range<u32>) {
     values.for_each(|value| client.memset_d32(Stream::LEGACY, at, value, 1).unwrap());
 }
 
-/// What words were set to, in the order in which the server heard it.
+/// The values that words were set to, in the server's order.
 fn posted(server: &Server) -> Vec<u32> {
     let seen = server.seen();
     let values = seen.iter().filter_map(|seen| match seen.request() {
@@ -154,8 +154,8 @@ fn so_are_those_whose_data_other_threads_copy_first() {
     assert!(staged > 20 << 20, "{staged}");
 }
 
-/// A copy of so many MiB there and back by so many threads over two bulk connections that are cut meanwhile; how many bytes
-/// were copied before a connection had room for them.
+/// Copies so many MiB there and back by so many threads, over two bulk connections that are cut meanwhile. Returns the
+/// bytes that were copied ahead.
 fn copy_over_bulk_connections(transfers: usize, threads: &str) -> u64 {
     const TRANSFER: usize = 4 * CHUNK_BYTES;
     let server = resumable(LONG, 2, |request, sequence, peer| match request {
@@ -276,7 +276,7 @@ fn after_the_grace_period_everybody_is_answered() {
     wires.set_away(true);
     wires.cut();
     client.memcpy_htod_async(at, pinned(pointer, bytes), Stream::LEGACY).unwrap();
-    // It is not lent any more.
+    // It is not borrowed any more.
     client.mem_free_host(pointer).unwrap();
     for thread in waiting {
         assert_eq!(join(thread), Err(CudaError::DEVICE_UNAVAILABLE));
@@ -318,7 +318,7 @@ fn servers_that_have_others_bytes_are_left() {
     is_left_by(Wires::have_others);
 }
 
-/// A server that answers so when connections are made again.
+/// A server that answers so when the client reconnects.
 fn is_left_by(answer: fn(&Wires)) {
     let server = usual(LONG);
     let (client, wires) = (client(&server), server.wires());

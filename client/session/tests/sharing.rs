@@ -1,5 +1,5 @@
-//! Pinned memory that client and worker share, against a scripted server: what is sent, what waits, and what travels when the
-//! server does not take it.
+//! Pinned memory that client and worker share, against a scripted server: which messages go, which calls wait, and
+//! which bytes travel if the server refuses the memory.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
 mod scripted;

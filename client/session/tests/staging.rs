@@ -1,5 +1,5 @@
-//! Copies of pageable memory that pass memory client and worker share, against a scripted server: what goes through slots, what
-//! travels, that threads and streams share the slots, and that no copy waits for ever for one.
+//! Copies of pageable memory through staging slots, against a scripted server. Some bytes go through slots, some
+//! travel; threads and streams share the slots, and no copy waits for ever for one.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
 mod scripted;
@@ -172,7 +172,7 @@ fn many_threads_copy_both_ways_at_once() {
     assert!(counted.staged_to_device > 0 && counted.staged_from_device > 0);
 }
 
-/// What holds streams, until it is told: by the test, or because that fails.
+/// A gate that holds streams until the test opens it, or fails.
 struct Hold(&'static AtomicBool);
 
 impl Hold {
@@ -181,7 +181,7 @@ impl Hold {
         Self(Box::leak(Box::default()))
     }
 
-    /// What returns when it is told.
+    /// A host function that returns when the gate opens.
     fn function(&self) -> HostFunction {
         // SAFETY: the flag is never freed.
         unsafe { HostFunction::new(until_told, std::ptr::from_ref(self.0).cast_mut().cast()) }
@@ -216,7 +216,7 @@ fn a_stream_that_is_held_keeps_nobody_from_copying_and_the_program_goes_on() {
     client.memcpy_htod_async(at, host(&mut source), held).unwrap();
     let staged = client.statistics().staged_to_device;
     assert!((1..LARGE as u64).contains(&staged), "{staged} bytes");
-    // What is left is for the other stream: four slots for so much at once, and for the rest as its server answers.
+    // The other stream gets the rest: four slots at once, and more as its server answers.
     let mut target = vec![0; LARGE];
     client.memcpy_htod_async(there, host(&mut source[..4 * SHORT]), other).unwrap();
     assert_eq!(client.statistics().staged_to_device, staged + 4 * SHORT as u64);

@@ -1,5 +1,5 @@
-//! Words of memory that streams write and wait for, against a scripted server: what is sent, what is refused here, and that
-//! what the program writes to host memory a stream waits for is sent without a call of CUDA.
+//! Words of memory that streams write and wait for, against a scripted server. The tests check messages and refusals,
+//! and that the program's writes to host memory go out without a CUDA call while a stream waits there.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
 
 mod scripted;
@@ -40,7 +40,7 @@ fn server_that_releases() -> Server {
     Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() })
 }
 
-/// Who watches ends only then; nobody has asked the server.
+/// The watching thread ends only then; nobody has asked the server.
 fn wait_is_known_to_be_over(client: &Client, server: &Server) {
     until("the end of the watch", || watchers() == 0);
     assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));

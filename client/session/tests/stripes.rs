@@ -24,7 +24,7 @@ fn start(
     let server = Server::start(Options { bulk: 2, script: Some(Box::new(script)), ..Options::default() });
     let client = client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]);
     let at = client.mem_alloc(4 * TRANSFER).unwrap();
-    // A socket holds less than a probe: what goes on one connection only is drained meanwhile, until both are in use.
+    // A socket holds less than a probe: bytes on one connection only are drained meanwhile, until both are in use.
     let in_use = AtomicBool::new(false);
     let mut probe = vec![1; 2 * CHUNK];
     std::thread::scope(|scope| {
@@ -143,8 +143,8 @@ fn what_is_announced_is_there_before_what_was_said_after_it() {
     assert_eq!(client.statistics().bulk_from_device, all.len() as u64);
 }
 
-/// What a copy from the device gives where the server does this instead of sending it. On a thread of its own, which has no
-/// context of another client.
+/// The outcome of a copy from the device if the server does this instead of sending it. On a thread of its own, which
+/// has no context of another client.
 fn copy_against(misdeed: impl Fn(u64, u64, &mut Peer, &mut [Link]) + Send + 'static) -> CudaError {
     join(std::thread::spawn(move || copy_against_here(misdeed)))
 }

@@ -80,7 +80,7 @@ pub fn drain(joined: &Joined, bytes: u64, each: impl Fn(usize)) -> Chunks {
     seen
 }
 
-/// What it says to a Hello.
+/// Its answer to a Hello.
 pub fn greeting() -> HelloReply<'static> {
     HelloReply { version: NEWEST_VERSION, server: "scripted", authenticate: false, nonce: &[] }
 }

@@ -54,7 +54,7 @@ pub fn begun(client: &'static Client) -> &'static Client {
     client
 }
 
-/// What a call of the program is answered that is counted: begun and ended as the surface begins and ends each.
+/// Runs a call of the program that is counted, begun and ended as the surface does. Returns its answer.
 pub fn counted<R>(client: &Client, call: impl FnOnce(&Client) -> R) -> R {
     let _call = Call::begin(client);
     call(client)

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where clients find it.
+/// Its address for clients.
 pub struct Relay {
     pub address: String,
     cuts: Arc<AtomicUsize>,
@@ -33,7 +33,7 @@ impl Relay {
         let counted = Arc::clone(&cuts);
         std::thread::spawn(move || {
             let mut random = Random(7);
-            // Without a session nothing is made again.
+            // Without a session nobody reconnects.
             let mut left = 2 * most;
             for near in listener.incoming().flatten() {
                 if let Ok(far) = UnixStream::connect(&server) {
@@ -45,7 +45,7 @@ impl Relay {
         Self { address, cuts, _folder: folder }
     }
 
-    /// How many connections were cut.
+    /// The number of connections that were cut.
     pub fn cuts(&self) -> usize {
         self.cuts.load(Ordering::SeqCst)
     }

@@ -1,5 +1,4 @@
-//! The server's end of a session that outlives its connections: they come anew as often as the client makes them, and are cut
-//! when a test says so.
+//! The server's end of a session that outlives its connections. The client reconnects as often as a test cuts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,9 +19,9 @@ pub struct Wires(Arc<State>);
 #[derive(Default)]
 struct State {
     channels: OnceLock<Channels>,
-    /// Whoever comes is sent away.
+    /// Every new connection is refused.
     is_away: AtomicBool,
-    /// The session is not there any more.
+    /// The session does not exist any more.
     is_gone: AtomicBool,
     /// It says that it has what nobody has sent.
     counts_wrong: AtomicBool,

@@ -1,5 +1,5 @@
-//! A server for tests: it speaks floe's protocol on a Unix socket, keeps device memory as a map of bytes, and records what it
-//! was told. A script sees every request first and may answer it otherwise, hold it back, or hang up.
+//! A server for tests: it speaks floe's protocol on a Unix socket, keeps device memory as a map of bytes, and records
+//! its messages. A script sees every request first and may answer it otherwise, hold it back, or hang up.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses a part of it, and it is no interface")]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
@@ -30,7 +30,7 @@ pub(crate) use limit::join;
 pub use relay::Relay;
 pub use resumable::Wires;
 
-/// Where clients have what they share, and the most of it.
+/// The clients' address of shared memory, and its largest size.
 const SHARED: u64 = 0x6000_0000_0000;
 const SHARED_BYTES: u64 = 1 << 42;
 /// Of its devices, by the ordinal at the client.
@@ -38,7 +38,7 @@ static UUIDS: [[u8; 16]; 4] = [[1; 16], [2; 16], [3; 16], [4; 16]];
 /// Bytes of device memory that are kept together.
 const PAGE: usize = 4096;
 
-/// What a script wants to happen with a request.
+/// A script's decision about a request.
 pub enum Flow {
     /// The server's own way.
     Usual,
@@ -75,9 +75,9 @@ pub struct Options {
     pub maps: bool,
     /// Whether it takes memory of its clients'.
     pub shares: bool,
-    /// How many bulk connections may join.
+    /// The number of bulk connections that may join.
     pub bulk: u32,
-    /// How long it keeps a session without a link; such a server asks for no token.
+    /// The grace period of a session without a link; such a server asks for no token.
     pub grace: Option<Duration>,
     pub script: Option<Script>,
 }
@@ -123,16 +123,16 @@ pub struct Peer {
     blocks: HashMap<u64, u64>,
     /// Streams that stand at a host function, with what waits behind it.
     standing: HashMap<u64, (u64, VecDeque<Seen>)>,
-    /// Where copies write that wait for their bytes, by their function: address, pitch, width, height.
+    /// The targets of deferred copies, by their function: address, pitch, width, height.
     late: HashMap<u64, (BoxEnd, u64, u64)>,
     /// Contents of modules by hash.
     pub contents: HashMap<Vec<u8>, Vec<u8>>,
     parts: HashMap<(u64, u32), Vec<u8>>,
-    /// What it was given.
+    /// The shared memory that it was given.
     pub shared: Option<File>,
     /// Its bulk connections.
     pub joined: Joined,
-    /// All its connections, where they are made again.
+    /// All its connections, if clients may reconnect.
     pub wires: Wires,
     options: Options,
     nonce: [u8; 16],
@@ -168,7 +168,7 @@ impl Server {
                 options,
                 nonce: [9; 16],
             };
-            // What a script finds wrong is said by then; the client does not wait for the server's next word.
+            // The script has reported its error by then; the client does not wait for another message.
             let outcome = catch_unwind(AssertUnwindSafe(|| serve(peer, receiver, &log)));
             let _ = last.flush();
             last.close();
@@ -188,7 +188,7 @@ impl Server {
         self.limit.clone()
     }
 
-    /// Its connections, where they are made again.
+    /// Its connections, if clients may reconnect.
     pub fn wires(&self) -> Wires {
         self.wires.clone()
     }
@@ -230,7 +230,7 @@ impl Ending {
         if let Some(own) = self.own.get() {
             own.close();
         }
-        // A client that waits for what comes there hears nothing else. Whoever reads them has them for a while.
+        // A client that waits for what comes there hears nothing else. A reading thread holds them for a while.
         let joined = Arc::clone(&self.joined);
         std::thread::spawn(move || floe_lock::lock(&joined).iter_mut().for_each(end));
     }
@@ -359,7 +359,7 @@ impl Peer {
         read
     }
 
-    /// Where an address lies in what the client shares.
+    /// The offset of an address in the client's shared memory.
     fn shared(&self, at: u64) -> Option<(&File, u64)> {
         self.shared.as_ref().zip(at.checked_sub(SHARED).filter(|offset| *offset < SHARED_BYTES))
     }
@@ -375,7 +375,7 @@ impl Peer {
         }
     }
 
-    /// A host function has returned: its stream goes on with what waits behind it.
+    /// A host function has returned: its stream continues with the work behind it.
     fn go_on(&mut self, function: u64) {
         let stream = self.standing.iter().find(|(_, (standing, _))| *standing == function);
         let stream = *stream.expect("it was running").0;
@@ -385,7 +385,7 @@ impl Peer {
         }
     }
 
-    /// Where the rows of a box are. Arrays lie far from all memory: rows 1 MiB apart, slices 4 GiB.
+    /// The places of the rows of a box. Arrays lie far from all memory: rows 1 MiB apart, slices 4 GiB.
     fn box_rows(end: &BoxEnd, height: u64, depth: u64) -> Vec<u64> {
         let (at, pitch, slice) = match end.array.0 {
             0 => (end.at.0, end.pitch, end.slice),
