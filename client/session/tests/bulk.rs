@@ -43,7 +43,7 @@ fn an_asynchronous_copy_of_pinned_memory_is_sent_later_and_its_memory_stays_unti
 }
 
 #[test]
-fn lent_memory_is_given_back_when_the_link_breaks() {
+fn borrowed_memory_is_returned_when_the_link_breaks() {
     let server = Server::scripted(|request, _, _| match request {
         Request::CopyToDevice(_) => Flow::HangUp,
         _ => Flow::Usual,

@@ -375,7 +375,7 @@ fn pinned_memory_keeps_its_flags() {
 }
 
 #[test]
-fn pointers_are_told_apart_without_asking() {
+fn pointers_are_distinguished_without_asking() {
     use floe_abi::pointer_attribute as ask;
     let server = Server::start(Options::default());
     let client = client(&server);

@@ -68,7 +68,7 @@ fn what_a_thread_has_launched_again_and_again_is_refused_when_it_is_gone() {
 }
 
 #[test]
-fn what_another_thread_gave_up_is_refused() {
+fn an_object_that_another_thread_destroyed_is_refused() {
     let server = Server::start(Options::default());
     let client = client(&server);
     let (function, stream) = (function(client), client.stream_create(0).unwrap());

@@ -58,7 +58,7 @@ fn library_of_machine_code_waits_for_its_first_kernel_and_loads_with_the_same_qu
 }
 
 #[test]
-fn kernel_that_is_not_there_is_not_found_and_the_library_is_loaded() {
+fn missing_kernel_is_not_found_and_the_library_is_loaded() {
     let server = Server::start(Options { code: 1, ..Options::default() });
     let client = client(&server);
     let library = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();

@@ -116,7 +116,7 @@ unsafe extern "C" fn count(user: *mut c_void) {
 }
 
 #[test]
-fn a_host_function_runs_once_and_the_stream_goes_on() {
+fn a_host_function_runs_once_and_the_stream_continues() {
     let server = Server::start(Options::default());
     let client = client(&server);
     // SAFETY: the function takes its argument for a number.
@@ -263,7 +263,7 @@ unsafe extern "C" fn note_status(_stream: u64, status: u32, _user: *mut c_void) 
 }
 
 #[test]
-fn a_callback_is_told_the_streams_status() {
+fn a_callback_gets_the_streams_status() {
     let server = Server::start(Options::default());
     let client = client(&server);
     // SAFETY: the function uses none of its pointers.

@@ -53,7 +53,7 @@ fn data(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_posted_before_during_and_after_a_cut_arrives_once_and_in_order() {
+fn posts_before_during_and_after_a_cut_arrive_once_and_in_order() {
     let server = usual(LONG);
     let (client, wires) = (client(&server), server.wires());
     let at = client.mem_alloc(16).unwrap();
@@ -90,7 +90,7 @@ fn a_call_under_way_is_answered_by_the_next_connection() {
 }
 
 #[test]
-fn copies_go_on_in_the_middle_in_both_directions() {
+fn cut_copies_resume_in_the_middle_in_both_directions() {
     let server = resumable(LONG, 0, |request, sequence, peer| match request {
         Request::CopyToDevice(_) => {
             peer.wires.cut();
@@ -139,7 +139,7 @@ fn pinned_memory_under_way_stays_until_the_server_has_it() {
 }
 
 #[test]
-fn bulk_connections_are_made_again_with_what_they_lack() {
+fn bulk_connections_resume_with_the_bytes_they_lack() {
     assert_eq!(copy_over_bulk_connections(6, "4"), 0, "other threads are not worth it");
 }
 
@@ -296,7 +296,7 @@ fn a_program_that_calls_nothing_loses_the_device_all_the_same() {
 }
 
 #[test]
-fn a_session_that_is_gone_is_given_up_at_once() {
+fn a_session_that_is_gone_is_lost_at_once() {
     let server = usual(LONG);
     let (client, wires) = (client(&server), server.wires());
     let at = client.mem_alloc(16).unwrap();
@@ -363,7 +363,7 @@ fn a_server_that_refuses_one_vgpu_keeps_none_of_the_others() {
 }
 
 #[test]
-fn what_the_server_says_last_is_the_reason() {
+fn the_servers_last_word_is_the_reason() {
     let (told, tell) = mpsc::channel();
     let server = resumable(LONG, 0, move |request, _, peer| match request {
         Request::SynchronizeContext(_) => {

@@ -171,7 +171,7 @@ fn freeing_has_the_worker_let_go_first() {
 }
 
 #[test]
-fn each_server_is_told_of_a_free_whatever_another_says() {
+fn each_server_gets_a_free_whatever_another_answers() {
     let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
         let Request::UnmapShared(_) = request else { return Flow::Usual };
         peer.reply_with(sequence, CudaError::ILLEGAL_ADDRESS.code(), 0, "", &[]);

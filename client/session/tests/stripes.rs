@@ -99,7 +99,7 @@ fn a_large_copy_goes_as_commands_and_chunks_and_a_smaller_one_as_it_was() {
 }
 
 #[test]
-fn what_is_announced_is_there_before_what_was_said_after_it() {
+fn announced_data_arrives_before_later_frames_are_read() {
     let (ask, asked) = mpsc::channel();
     let (server, client, at) = start(move |request, sequence, peer| match request {
         Request::CopyFromDevice(copy) => {

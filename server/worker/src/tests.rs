@@ -351,7 +351,7 @@ fn query_says_not_ready_and_later_success_after_the_deliveries() {
 }
 
 #[test]
-fn a_client_that_got_not_ready_is_told_once_when_the_event_completes() {
+fn a_client_that_got_not_ready_gets_one_report_when_the_event_completes() {
     let mut client = Client::new();
     client.memory();
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
@@ -603,7 +603,7 @@ fn quota_is_exact_and_refunded_with_the_last_mapping() {
 }
 
 #[test]
-fn failure_of_a_posted_command_is_told_once_by_the_next_reply() {
+fn failure_of_a_posted_command_is_reported_once_by_the_next_reply() {
     let mut client = Client::new();
     client.send(&Fill { stream: StreamId(0), at: DevicePtr(16), pitch: 0, element: 1, value: 0, width: 8, height: 1 });
     client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
@@ -660,7 +660,7 @@ fn fault_elsewhere_is_the_answer_of_a_stream_whose_work_was_over_before() {
 }
 
 #[test]
-fn reset_gives_everything_back_and_the_session_goes_on() {
+fn reset_gives_everything_back_and_the_session_continues() {
     let mut client = Client::new();
     client.memory();
     client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });

@@ -455,7 +455,7 @@ fn client_that_sends_faster_than_the_device_works_does_not_make_the_worker_grow(
 }
 
 #[test]
-fn quota_is_enforced_and_told() {
+fn quota_is_enforced_and_reported() {
     let granularity = offer().gpus[0].granularity;
     let mut session = Session::of(&Task { memory: 3 * granularity, ..task() });
     session.ok(&CreateBlock { block: BlockId(1), bytes: 2 * granularity });
@@ -466,7 +466,7 @@ fn quota_is_enforced_and_told() {
 }
 
 #[test]
-fn ptx_with_an_error_is_refused_with_its_line_and_the_session_goes_on() {
+fn ptx_with_an_error_is_refused_with_its_line_and_the_session_continues() {
     let mut session = Session::start();
     let broken = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  nonsense.u32 %r1;\n}\n";
     session.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: broken });
@@ -491,7 +491,7 @@ fn ptx_with_an_error_is_refused_with_its_line_and_the_session_goes_on() {
 }
 
 #[test]
-fn faulting_kernel_is_told_until_a_reset_where_the_driver_can() {
+fn faulting_kernel_is_reported_until_a_reset_where_the_driver_can() {
     let mut session = Session::start();
     session.memory();
     session.kernels();
@@ -571,7 +571,7 @@ fn daemon_that_is_gone_takes_its_workers_along() {
 }
 
 #[test]
-fn protocol_violation_is_told_to_client_and_daemon() {
+fn protocol_violation_is_reported_to_client_and_daemon() {
     let mut session = Session::start();
     session.send(&SynchronizeStream { stream: StreamId(77) });
     let Some(Got::Ended(1, words)) = session.get() else { panic!("no last word") };
@@ -580,7 +580,7 @@ fn protocol_violation_is_told_to_client_and_daemon() {
 }
 
 #[test]
-fn gpu_that_is_not_there_is_told() {
+fn missing_gpu_is_reported() {
     let (mut child, mut link) = spawn(&Task { gpu: 99, ..task() });
     let frame = link.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ended = Ended::decode(frame.payload).unwrap();
@@ -742,7 +742,7 @@ fn rings_that_cannot_be_taken_leave_the_session_on_its_socket() {
 }
 
 #[test]
-fn a_client_that_says_something_else_instead_of_offering_rings_is_told_and_gone() {
+fn a_client_that_does_not_offer_rings_gets_an_error_and_ends() {
     let (mut session, _rings, _file) = expecting_rings();
     session.send(&MemoryInfo {});
     assert!(matches!(session.get(), Some(Got::Ended(1, words)) if words.contains("rings were agreed on")));
@@ -800,7 +800,7 @@ fn acknowledge(giver: &Giver) -> Link {
 }
 
 #[test]
-fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
+fn a_worker_resumes_on_the_next_connection_and_reports_the_pause() {
     let (mut child, link, giver) = spawn_open(&Task { grace_ms: 600_000, ..task() });
     let reports = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut reports = reports.map(|line| serde_json::from_str::<Report>(&line.unwrap()).unwrap());

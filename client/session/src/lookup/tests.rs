@@ -108,7 +108,7 @@ fn a_call_looks_each_address_up_once() {
 }
 
 #[test]
-fn addresses_are_told_apart_by_memory_and_by_name() {
+fn addresses_are_distinguished_by_memory_and_by_name() {
     let server = Server::start(Options::default());
     let client = started(&server);
     let (device, host, aside) = (client.mem_alloc(64).unwrap(), pinned(&client), HostBlock::new(64).unwrap());

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_mirror_is_not_written() {
+    fn bytes_outside_a_mirror_are_not_written() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
         mirrors.add(block.range());
         for offset in [15, 16, u32::MAX] {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_nothing_is_no_part_of_its_own() {
+    fn nodes_that_do_nothing_make_no_part() {
         assert_eq!(parts(&[('s', &[]), ('e', &[0])]), [('s', vec![0])]);
         assert_eq!(parts(&[]), []);
     }

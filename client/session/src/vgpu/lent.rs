@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_frees_lent_memory_waits_until_it_is_back() {
+    fn freeing_borrowed_memory_waits_until_it_is_returned() {
         let block = HostBlock::new(64).unwrap();
         let (start, lent) = (block.pointer().0, Arc::new(LentRanges::default()));
         let range = lent.lend(block.range().sub(16, 16).unwrap(), SendMode::Pages);

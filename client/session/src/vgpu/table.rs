@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_before_is_not_found_once_it_is_given_up() {
+    fn a_removed_object_is_not_recalled() {
         let give_up: [fn(&Table<u32>); 3] = [
             |table| drop(table.remove(1)),
             |table| drop(table.remove_if(|value| *value == 10)),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_thread_finds_what_another_has_given_up() {
+    fn no_thread_finds_an_object_that_another_removed() {
         let table = table();
         let gone = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_failure_is_told_once() {
+    fn first_failure_is_reported_once() {
         let failures = Failures::default();
         assert_eq!(failures.take(), 0);
         assert!(failures.note(CudaError::INVALID_VALUE));

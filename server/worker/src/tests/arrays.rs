@@ -130,7 +130,7 @@ fn textures_have_the_devices_numbers_and_go_with_the_context() {
 }
 
 #[test]
-fn boxes_outside_arrays_and_ids_that_are_not_there_end_the_session() {
+fn boxes_outside_arrays_and_unknown_ids_end_the_session() {
     let end = |x, y, z| BoxEnd::in_array(ARRAY, [x, y, z]);
     let from = |from, width, height, depth| CopyBoxFromDevice { stream: STREAM, from, width, height, depth };
     let lies = [

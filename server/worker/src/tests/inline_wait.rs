@@ -61,7 +61,7 @@ fn a_long_wait_goes_to_the_completer_and_is_answered() {
 }
 
 #[test]
-fn failure_is_told_as_ever() {
+fn failure_is_reported_as_ever() {
     let mut client = Client::new();
     client.memory();
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });

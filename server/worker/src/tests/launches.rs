@@ -40,7 +40,7 @@ fn event_in_a_launch_is_recorded_by_it() {
 }
 
 #[test]
-fn event_that_is_not_there_violates_the_protocol_also_in_a_launch() {
+fn missing_event_violates_the_protocol_also_in_a_launch() {
     let (mut client, mut launch) = with_kernel();
     client.send(&CreateStream { stream: StreamId(5), flags: 1, priority: 0 });
     let value = naming(9);

@@ -128,7 +128,7 @@ const UNTOLD: [&str; 4] = [
 ];
 
 #[test]
-fn a_module_whose_demand_cannot_be_told_is_refused_where_memory_is_limited() {
+fn a_module_whose_demand_is_unknown_is_refused_where_memory_is_limited() {
     let mut bounded = with_quota(16 * MIB);
     let mut shared = with_grants(16 * MIB);
     for (id, text) in (1..).zip(UNTOLD) {

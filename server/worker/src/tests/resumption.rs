@@ -169,7 +169,7 @@ fn work(client: &mut Client) {
 }
 
 #[test]
-fn a_session_goes_on_wherever_its_connection_is_cut() {
+fn a_session_continues_wherever_its_connection_is_cut() {
     for bytes in [1, 15, 16, 17, 40, 100, 3050, 70_000, 199_000, 1_000_000] {
         let (mut client, channels) = Client::resumable(cut_after(bytes), HOUR, None);
         let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
@@ -181,7 +181,7 @@ fn a_session_goes_on_wherever_its_connection_is_cut() {
 }
 
 #[test]
-fn a_session_goes_on_however_often_its_connections_are_cut() {
+fn a_session_continues_however_often_its_connections_are_cut() {
     let (mut client, channels) = Client::resumable(cut_after(9000), HOUR, None);
     let keeper = keep(&client, &channels, || cut_after(9000));
     work(&mut client);
@@ -191,7 +191,7 @@ fn a_session_goes_on_however_often_its_connections_are_cut() {
 }
 
 #[test]
-fn bulk_connections_go_on_behind_what_has_come() {
+fn bulk_connections_resume_behind_the_received_bytes() {
     let (mut client, channels) = Client::resumable_for(HOUR);
     client.memory();
     let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
@@ -280,7 +280,7 @@ fn counts_that_cannot_be_end_the_session() {
 }
 
 #[test]
-fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() {
+fn a_restored_client_resumes_only_where_both_histories_agree() {
     let fill =
         |value| Fill { stream: StreamId(0), at: DevicePtr(BASE), pitch: 0, element: 4, value, width: 1, height: 1 };
     for (before, after, is_same) in [(1, 1, true), (1, 2, false)] {
@@ -345,7 +345,7 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 }
 
 #[test]
-fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
+fn a_session_whose_client_does_not_come_back_ends_after_the_grace_period() {
     let (mut client, channels) = Client::resumable_for(Duration::from_millis(200));
     let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
     assert_eq!(answer, Some((0, HistoryDigest::none())));

@@ -121,7 +121,7 @@ fn addresses_of_shared_memory_that_is_not_mapped_are_refused() {
 }
 
 #[test]
-fn a_descriptor_that_is_no_memory_is_refused_and_the_session_goes_on() {
+fn a_descriptor_that_is_no_memory_is_refused_and_the_session_continues() {
     let refused = CudaError::NOT_SUPPORTED.code();
     let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&unsealed, 4 * PAGE).unwrap();

@@ -70,7 +70,7 @@ fn more_copies_behind_a_wait_than_the_rings_hold_do_not_keep_its_release_from_be
 }
 
 #[test]
-fn mirrored_words_are_told_when_they_are_written_and_release_a_wait() {
+fn mirrored_words_are_reported_when_they_are_written_and_release_a_wait() {
     let mut client = with_streams();
     client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
     let written = client.send(&on(2, vec![operation(WRITE_VALUE_32, HOST + 4, 9)]));
@@ -111,7 +111,7 @@ fn wait_of_a_graph_holds_up_its_stream_and_nothing_stops_for_room_meanwhile() {
 }
 
 #[test]
-fn words_of_a_graph_are_others_after_a_change_and_mirrored_ones_are_told() {
+fn words_of_a_graph_follow_a_change_and_mirrored_ones_are_reported() {
     let mut client = with_streams();
     client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
     let graph = with_graph(&mut client, BASE, BASE + 4);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_nobody_is_helped_by_nobody_who_sleeps() {
+    fn work_that_wakes_nobody_gets_no_sleeping_helper() {
         let copiers = Copiers::new(Some(2));
         let work = Arc::new(Together(Barrier::new(2)));
         copiers.call(&work, 1, false);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_copies_alone_starts_no_thread() {
+    fn a_copy_alone_starts_no_thread() {
         let copiers = Copiers::new(Some(1));
         copiers.call(&Arc::new(Together(Barrier::new(2))), 3, true);
         assert!(lock(&copiers.line).started.is_none() && lock(&copiers.line).work.is_empty());

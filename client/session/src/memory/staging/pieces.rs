@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_waits_for_what_was_taken_and_hears_how_much_that_is() {
+    fn closing_waits_for_taken_pieces_and_returns_their_bytes() {
         let pieces = Arc::new(Pieces::new(8 << 20, 1, 1 << 20));
         assert_eq!(pieces.take(), Some(Piece { offset: 0, bytes: 1 << 20 }));
         assert_eq!(pieces.take(), Some(Piece { offset: 1 << 20, bytes: 1 << 20 }));

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_after_the_link_is_gone_is_answered_at_once() {
+    fn a_question_after_the_link_is_gone_is_answered_at_once() {
         let (pending, errors) = (Pending::default(), Errors::default());
         errors.lose(CudaError::DEVICE_UNAVAILABLE);
         pending.abandon(errors.lost());
