@@ -31,7 +31,7 @@ pub enum ConnectError {
         r#source: LinkError,
     },
     /// It does not show a certificate that is trusted, or asks for one there is none of.
-    #[error("{server} is not to be talked to: {source}")]
+    #[error("no TLS connection to {server}: {source}")]
     Tls {
         /// The server's address.
         server: String,
@@ -141,7 +141,7 @@ pub enum ConnectError {
         window: u64,
     },
     /// The device's granularity is none.
-    #[error("{server} offers a device whose mappings have a size that cannot be: {granularity}")]
+    #[error("{server} offers a device with an impossible mapping granularity: {granularity}")]
     Granularity {
         /// The server's address.
         server: String,

@@ -359,7 +359,7 @@ impl Keeper {
             self.statistics.made_again(pause);
             let level = if over.told { Level::Error } else { Level::Info };
             let (server, pause) = (&self.joining.server, pause.as_millis());
-            line(level, format_args!("the connection to {server} is there again after {pause} ms"));
+            line(level, format_args!("reconnected to {server} after {pause} ms"));
         }
     }
 
