@@ -243,7 +243,7 @@ fn lines_to_host() -> Vec<Row<ToHost>> {
         },
         Row {
             page: "| pinned, not mirrored | any, asynchronous | any | the call returns; bytes arrive by bulk from 512 KiB on, else in deliveries |",
-            ends: vec![tcp(ALLOCATED), tcp(REGISTERED)],
+            ends: vec![tcp(ALLOCATED), tcp(REGISTERED), machine(REGISTERED)],
             modes: &[Mode::Queues],
             sizes: ANY,
             way: |_, _, _| ToHost::Delivered,
