@@ -1,7 +1,7 @@
 //! Bulk data of a session, over several connections at once.
-//! In: data that are borrowed, with the commands they belong to; chunks of a peer that is not trusted. Out: the data in their places
-//! at the other end, each transfer told of when it is whole.
-//! It moves no commands: those go on the session's own connection.
+//! In: borrowed buffers with the commands they belong to, and chunks of an untrusted peer. Out: the data in place at
+//! the other end, and word of each complete transfer.
+//! It carries no commands: those use the main connection.
 
 mod assembly;
 mod line;

@@ -290,12 +290,12 @@ fn chunks_without_a_place_are_refused() {
         other => panic!("{other}"),
     };
     assert_eq!(why(&[(4, 0, CHUNK_BYTES)]), "there is no such transfer");
-    assert_eq!(why(&[(5, 2 * chunk, 9)]), "it begins behind it");
-    assert_eq!(why(&[(5, u64::MAX, 9)]), "it begins behind it");
+    assert_eq!(why(&[(5, 2 * chunk, 9)]), "it begins behind the end");
+    assert_eq!(why(&[(5, u64::MAX, 9)]), "it begins behind the end");
     assert_eq!(why(&[(5, 1, CHUNK_BYTES)]), "no chunk begins there");
-    assert_eq!(why(&[(5, chunk, 10)]), "it is not as long as the chunk there");
-    assert_eq!(why(&[(5, 0, CHUNK_BYTES + 9)]), "it is not as long as the chunk there");
-    assert_eq!(why(&[(5, chunk, 9), (5, 0, CHUNK_BYTES), (5, 0, CHUNK_BYTES)]), "it has come before");
+    assert_eq!(why(&[(5, chunk, 10)]), "its length is not that of the chunk there");
+    assert_eq!(why(&[(5, 0, CHUNK_BYTES + 9)]), "its length is not that of the chunk there");
+    assert_eq!(why(&[(5, chunk, 9), (5, 0, CHUNK_BYTES), (5, 0, CHUNK_BYTES)]), "it has arrived before");
 }
 
 #[test]

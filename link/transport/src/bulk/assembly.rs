@@ -1,6 +1,6 @@
 //! Which chunks of one transfer have come.
-//! In: chunks as a peer that is not trusted places them. Out: whether each has its place, and when all have come.
-//! No byte has two chunks: who has claimed one may write its place without a lock.
+//! In: chunks as an untrusted peer places them. Out: whether each chunk fits, and when all have arrived.
+//! Chunks never overlap, so the thread that claimed a chunk writes its bytes without a lock.
 
 use floe_wire::{PIECE_BYTES, chunk_bytes};
 
@@ -9,7 +9,7 @@ use floe_wire::{PIECE_BYTES, chunk_bytes};
 pub(super) struct Assembly {
     bytes: usize,
     claimed: u8,
-    /// How many have not come.
+    /// Chunks that have not arrived.
     left: u32,
 }
 
@@ -18,32 +18,33 @@ pub(super) struct Assembly {
 pub(super) struct Claimed(());
 
 impl Assembly {
-    /// A transfer of `bytes`, of which nothing has come. `None`: it has none, or too many.
+    /// A transfer of `bytes`, of which nothing has arrived. `None`: it is empty or too large.
     pub(super) fn new(bytes: usize) -> Option<Self> {
         let chunks = u32::try_from(bytes.div_ceil(chunk_bytes(bytes))).ok();
         let left = chunks.filter(|_| (1..=PIECE_BYTES).contains(&bytes))?;
         Some(Self { bytes, claimed: 0, left })
     }
 
-    /// A chunk begins to come; `Err` says what is wrong with it.
+    /// Claims a chunk that begins to arrive; `Err` says what is wrong with it.
     pub(super) fn claim(&mut self, offset: u64, bytes: usize) -> Result<Claimed, &'static str> {
-        let offset = usize::try_from(offset).ok().filter(|offset| *offset < self.bytes).ok_or("it begins behind it")?;
+        let offset =
+            usize::try_from(offset).ok().filter(|offset| *offset < self.bytes).ok_or("it begins behind the end")?;
         let step = chunk_bytes(self.bytes);
         if !offset.is_multiple_of(step) {
             return Err("no chunk begins there");
         }
         if bytes != step.min(self.bytes - offset) {
-            return Err("it is not as long as the chunk there");
+            return Err("its length is not that of the chunk there");
         }
         let chunk = 1 << (offset / step);
         if self.claimed & chunk != 0 {
-            return Err("it has come before");
+            return Err("it has arrived before");
         }
         self.claimed |= chunk;
         Ok(Claimed(()))
     }
 
-    /// The chunk has come; whether all have.
+    /// The chunk has arrived. Returns whether all have.
     pub(super) fn complete(&mut self, _claimed: Claimed) -> bool {
         self.left -= 1;
         self.left == 0

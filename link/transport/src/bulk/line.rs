@@ -1,42 +1,42 @@
-//! What threads that write do next, and how many of them are to be awake.
-//! In: chunks, connections that come and go back, threads that come and sleep. Out: one thing to do after the other. It writes
-//! nothing and waits for nobody.
+//! Decides what the writer threads do next, and how many of them to wake.
+//! In: chunks, idle connections, and threads that run or park. Out: the steps, one at a time. It writes nothing and
+//! never waits.
 
 use super::queue::{Chunk, Load, Queue};
 use super::staging::{Copying, SLOT_BYTES, Staged, Staging};
 use crate::frames::sender::Sender;
 use crate::pipes::borrowed::SendMode;
 
-/// What is in line, and who is there for it.
+/// Queued chunks, and the connections and threads that serve them.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) queue: Queue,
-    /// Chunks that have been copied, and those that are being: before all in the queue.
+    /// Chunks that are copied or being copied; they precede all chunks of the queue.
     pub(super) staging: Staging,
     /// All connections, to be closed.
     pub(super) all: Vec<Sender>,
-    /// Those nobody writes on.
+    /// Connections on which no thread is writing.
     pub(super) idle: Vec<Sender>,
-    /// Threads that sleep, and those of them that have been woken and have not come yet.
+    /// Parked threads; `called` counts those of them that were woken and do not run yet.
     pub(super) sleeping: usize,
     pub(super) called: usize,
-    /// Threads that look for something to do, and find it without being woken.
+    /// Threads that spin, and find work without being woken.
     pub(super) looking: usize,
-    /// Threads that wait for their data to be gone.
+    /// Threads that wait until their load is done.
     pub(super) watching: usize,
     pub(super) closed: bool,
 }
 
-/// What a thread prefers.
+/// A thread's preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
-    /// Connections have something to write.
+    /// Write, so that connections stay busy.
     Write,
-    /// Chunks are copied: it has come for its own.
+    /// Copy chunks: the thread waits for its own load.
     Copy,
 }
 
-/// Something to do.
+/// One step of a writer thread.
 pub(super) enum Step {
     /// Copy a chunk.
     Copy(Chunk, Copying),
@@ -47,7 +47,7 @@ pub(super) enum Step {
 }
 
 impl Line {
-    /// The next thing to do. `None`: nothing, or nothing before something that another thread does.
+    /// The next step. `None`: there is none, or another thread has to finish its own first.
     pub(super) fn next(&mut self, first: First) -> Option<Step> {
         match first {
             First::Copy => self.copy().or_else(|| self.give()),
@@ -70,7 +70,7 @@ impl Line {
         self.idle.pop().map(|connection| Step::Give(staged, connection))
     }
 
-    /// What has been copied leaves before anything else.
+    /// Writes a chunk from where it lies, but not while copied chunks are queued: those leave first.
     fn write(&mut self) -> Option<Step> {
         if self.idle.is_empty() || self.staging.in_line() > 0 {
             return None;
@@ -87,12 +87,12 @@ impl Line {
         self.queue.first().is_some_and(suits)
     }
 
-    /// How many chunks are in line.
+    /// The number of queued chunks, copied ones included.
     pub(super) fn chunks(&self) -> usize {
         self.queue.chunks() + self.staging.in_line()
     }
 
-    /// How many sleeping threads have something to do, beside `busy` that are awake. They are called.
+    /// The number of parked threads to wake, given `busy` that are awake. It counts them as called.
     pub(super) fn wakes(&mut self, busy: usize) -> usize {
         let to_give = self.staging.ready().min(self.idle.len());
         let room = if self.copies_next() { self.staging.room() } else { 0 };

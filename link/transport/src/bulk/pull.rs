@@ -1,5 +1,5 @@
-//! What bulk connections bring.
-//! In: frames of a peer that is not trusted. Out: their data, straight to where the transfers they name go.
+//! Receives what bulk connections carry.
+//! In: frames of an untrusted peer. Out: their data, read straight into the targets of the transfers they name.
 
 use floe_wire::{Chunk, Decode as _, Message as _};
 
@@ -8,13 +8,13 @@ use crate::error::LinkError;
 use crate::frames::bulk_frame::Bulk;
 use crate::frames::receiver::{Arrival, Frame, Receiver};
 
-/// Takes what comes on a bulk connection to its places, until the peer closes it.
+/// Reads the chunks of a bulk connection into their targets, until the peer closes it.
 ///
 /// # Errors
-/// [`LinkError`] when the connection breaks or the peer breaks the contract; [`LinkError::Closed`] when the transfers are
-/// closed.
+/// [`LinkError`] when the connection breaks or the peer violates the protocol; [`LinkError::Closed`] when the transfers
+/// are closed.
 pub fn pull<T: Target>(receiver: &mut Receiver, transfers: &Transfers<T>) -> Result<(), LinkError> {
-    // Of what is whole the peer hears, and not of every chunk.
+    // Acknowledge complete transfers, not every chunk.
     receiver.tell_nothing();
     let peer = receiver.readiness();
     while let Some(arrival) = receiver.next_arrival(Chunk::KIND)? {
@@ -29,7 +29,7 @@ pub fn pull<T: Target>(receiver: &mut Receiver, transfers: &Transfers<T>) -> Res
     Ok(())
 }
 
-/// Whether the peer is to be told now what has come.
+/// Reads one chunk. Returns whether to acknowledge now.
 fn take<T: Target>(mut bulk: Bulk<'_>, transfers: &Transfers<T>) -> Result<bool, LinkError> {
     let head = bulk.hollow()?;
     let chunk = Chunk::decode(&head)?;
@@ -38,7 +38,7 @@ fn take<T: Target>(mut bulk: Bulk<'_>, transfers: &Transfers<T>) -> Result<bool,
     Ok(transfers.complete(claim))
 }
 
-/// The same for a chunk that was read whole: the end of a transfer.
+/// The same for a small chunk, read as a whole frame: the end of a transfer.
 fn take_small<T: Target>(frame: Frame<'_>, transfers: &Transfers<T>) -> Result<bool, LinkError> {
     if frame.kind != Chunk::KIND {
         return Err(LinkError::Kind { expected: Chunk::KIND, got: frame.kind });

@@ -1,5 +1,5 @@
-//! Chunks in the order in which they are to leave.
-//! In: transfers, in the order of their commands. Out: one chunk after the other. It writes nothing and waits for nobody.
+//! Chunks in the order in which they leave.
+//! In: transfers, in the order of their commands. Out: one chunk after the other. It writes nothing and never waits.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,19 +10,20 @@ use floe_wire::chunk_bytes;
 
 use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 
-/// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
-/// the last of them are at a socket or copied, or never will be.
+/// A borrowed buffer that several connections carry. Its owner must not change it before this is dropped. That happens
+/// when the last byte is at a socket, copied, or abandoned.
 pub struct Load {
     borrowed: Box<dyn BorrowedBuffer + Sync>,
     counts: Arc<Counts>,
 }
 
-/// What is under way of a load. It outlives the load, so that who sees nothing left is the last to hold that.
+/// Counts the chunks of a load. It outlives the load, so the thread that reads zero left holds the last reference to
+/// the load.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Chunks that stand in line.
+    /// Queued chunks.
     waiting: AtomicUsize,
-    /// Chunks that stand in line, are being copied, or that a connection has.
+    /// Chunks that are queued, being copied, or held by a connection.
     left: AtomicUsize,
 }
 
@@ -38,17 +39,17 @@ impl Load {
         self.borrowed.send_mode()
     }
 
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> usize {
         self.borrowed.len()
     }
 
-    /// Whether chunks of it stand in line.
+    /// Whether any of its chunks are queued.
     pub(super) fn waits(&self) -> bool {
         self.counts.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Whether no chunk of it stands in line and no connection has one.
+    /// Whether none of its chunks are queued or held by a connection.
     pub(super) fn is_gone(&self) -> bool {
         self.counts.left.load(Ordering::Acquire) == 0
     }
@@ -66,20 +67,20 @@ pub(super) struct Chunk {
     pub(super) transfer: u64,
     /// Its place in the transfer, in bytes.
     pub(super) offset: usize,
-    /// Where its bytes lie.
+    /// The load that holds its bytes.
     pub(super) load: Arc<Load>,
     pub(super) place: Range<usize>,
 }
 
 impl Chunk {
-    /// The connection needs it no more, or never had it. Whether it was the last of its load.
+    /// Gives the chunk back when no connection needs it. Returns whether it was the last of its load.
     pub(super) fn give_back(self) -> bool {
         let counts = Arc::clone(&self.load.counts);
         drop(self);
         counts.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Shows its bytes.
+    /// Calls `see` with its bytes.
     pub(super) fn show(&self, see: &mut dyn FnMut(&[u8])) {
         self.load.borrowed.with_bytes(&mut |all| see(&all[self.place.clone()]));
     }
@@ -90,18 +91,18 @@ struct Transfer {
     id: u64,
     load: Arc<Load>,
     place: Range<usize>,
-    /// Bytes of it that have been given out.
+    /// Bytes already handed out as chunks.
     done: usize,
 }
 
 impl Transfer {
-    /// How many bytes its next chunk has.
+    /// The size of its next chunk, in bytes.
     fn next_bytes(&self) -> usize {
         chunk_bytes(self.place.len()).min(self.place.len() - self.done)
     }
 }
 
-/// Transfers whose chunks have not all been given out.
+/// Transfers whose chunks have not all been handed out.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     line: VecDeque<Transfer>,
@@ -109,7 +110,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Appends a transfer of the bytes at `place`, at least one.
+    /// Appends a transfer of the bytes at `place`, which is not empty.
     pub(super) fn push(&mut self, id: u64, load: &Arc<Load>, place: Range<usize>) {
         let chunks = place.len().div_ceil(chunk_bytes(place.len()));
         load.counts.waiting.fetch_add(chunks, Ordering::AcqRel);
@@ -131,12 +132,12 @@ impl Queue {
         Some(Chunk { transfer, offset, load, place })
     }
 
-    /// The load of the next chunk, and how many bytes that has.
+    /// The load of the next chunk, and the chunk's size in bytes.
     pub(super) fn first(&self) -> Option<(&Load, usize)> {
         self.line.front().map(|first| (&*first.load, first.next_bytes()))
     }
 
-    /// How many chunks stand in line.
+    /// The number of queued chunks.
     pub(super) fn chunks(&self) -> usize {
         self.chunks
     }

@@ -1,30 +1,31 @@
-//! How a copy is cut for several connections. In: its bytes. Out: those of its transfers.
+//! Cuts a copy into transfers for several connections. In: its size. Out: the sizes of its transfers.
 
 use std::ops::Range;
 
 use floe_wire::{CHUNK_BYTES, PIECE_BYTES};
 
-/// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
+/// The smallest copy that uses several connections: a smaller one has nothing to share.
 pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
-/// Bytes of a transfer: little is left to do when the last byte has come, and a command costs little beside so many.
+/// Bytes of a transfer: little work is left when its last byte arrives, and its command costs little by comparison.
 const TRANSFER_BYTES: u64 = 4 * CHUNK_BYTES as u64;
-/// Bytes of a copy from which on those in its middle are larger.
+/// The smallest copy whose middle transfers are larger.
 const LARGE_FROM: u64 = 16 << 20;
-/// Bytes at either end of it that are not.
+/// Bytes at either end of such a copy that keep small transfers.
 const ENDS_BYTES: u64 = 4 << 20;
 
-/// How many bytes the next transfer of a copy of so many has, of which so many have been cut: few at the beginning, so that
-/// something can be done with it soon, and at the end, so that little is left to do when the last byte has come.
+/// The size of the next transfer of a copy, given the copy's size and the bytes already cut. Transfers are small at the
+/// beginning, so that the peer can start early. They are small at the end, so that little work is left when the last
+/// byte arrives.
 #[must_use]
 pub fn transfer_bytes(all: u64, done: u64) -> u64 {
     let left = all.saturating_sub(done);
     let is_large = all >= LARGE_FROM && done >= ENDS_BYTES;
-    // The odd rest is the last transfer's, so that all of them begin at multiples of the small ones' size.
+    // The last transfer takes the odd rest, so all begin at multiples of the small size.
     let middle = left.saturating_sub(ENDS_BYTES) / TRANSFER_BYTES * TRANSFER_BYTES;
     if is_large && middle > 0 { middle.min(PIECE_BYTES as u64) } else { left.min(TRANSFER_BYTES) }
 }
 
-/// Where the transfers of a copy of so many bytes lie in it.
+/// The ranges of a copy's transfers.
 pub fn transfers(bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {

@@ -1,17 +1,18 @@
-//! Copies of chunks, made by threads that have no connection, so that who has one gives it pages and copies nothing.
-//! In: chunks to be copied. Out: memory for each, and the copies in the order of their chunks. It waits for nobody.
+//! Copy-ahead buffers: threads without a connection copy chunks into them, so that a writer hands a socket pages and
+//! copies nothing.
+//! In: chunks to copy. Out: memory for each, and the copies in the order of their chunks. It never waits.
 
 use std::collections::VecDeque;
 
 use floe_wire::{PIECE_BYTES, chunk_bytes};
 use memmap2::{Advice, MmapMut};
 
-/// How many copies there are at most: as many as sockets hold until the peer says that it has them, and a few more.
+/// The most copy-ahead buffers: as many as sockets hold until the peer acknowledges them, and a few more.
 const MOST: usize = 32;
 /// Bytes of each: a chunk of the largest transfers.
 pub(super) const SLOT_BYTES: usize = chunk_bytes(PIECE_BYTES);
 
-/// Memory of a chunk. The system has it back when this is dropped, and gives it to nobody while a socket holds it.
+/// Memory of a chunk, unmapped on drop. The kernel does not reuse its pages while a socket holds them.
 #[derive(Debug)]
 pub(super) struct Slot(MmapMut);
 
@@ -30,7 +31,7 @@ impl Staged {
         &self.slot.0[..self.bytes]
     }
 
-    /// The memory, for another chunk.
+    /// Returns the memory, for another chunk.
     pub(super) fn into_slot(self) -> Slot {
         self.slot
     }
@@ -40,7 +41,7 @@ impl Staged {
 #[derive(Debug)]
 pub(super) struct Copying {
     slot: Slot,
-    /// The how manieth it is.
+    /// Its index.
     number: u64,
 }
 
@@ -61,12 +62,12 @@ pub(super) struct Staging {
     made: usize,
     /// In the order of their chunks; `None`: still being copied.
     line: VecDeque<Option<Staged>>,
-    /// How many have left the line.
+    /// Copies that have left the queue.
     left: u64,
 }
 
 impl Staging {
-    /// From here on chunks of loads of so many bytes and more are copied.
+    /// Turns copying ahead on for loads of at least so many bytes.
     pub(super) fn turn_on(&mut self, least: usize) {
         self.least = Some(least);
     }
@@ -76,12 +77,12 @@ impl Staging {
         self.least.is_some_and(|least| bytes >= least)
     }
 
-    /// How many chunks may be copied now.
+    /// The number of chunks that may be copied now.
     pub(super) fn room(&self) -> usize {
         self.free.len() + (MOST - self.made)
     }
 
-    /// Begins the copy of the next chunk. `None`: there is no room.
+    /// Starts the copy of the next chunk. `None`: no buffer is free.
     pub(super) fn begin(&mut self) -> Option<Copying> {
         let slot = self.free.pop().or_else(|| self.make())?;
         let number = self.left + self.line.len() as u64;
@@ -91,32 +92,32 @@ impl Staging {
 
     fn make(&mut self) -> Option<Slot> {
         let memory = if self.made < MOST { MmapMut::map_anon(SLOT_BYTES).ok() } else { None }?;
-        // Threads that give parts of one large page hold up each other.
+        // Threads that send parts of one huge page contend with each other.
         let _ = memory.advise(Advice::NoHugePage);
         self.made += 1;
         Some(Slot(memory))
     }
 
-    /// So many bytes have been copied, of the chunk that lies there in its transfer.
+    /// Completes a copy of so many bytes; `offset` is the chunk's place in its transfer.
     pub(super) fn end(&mut self, copying: Copying, transfer: u64, offset: usize, bytes: usize) {
         let index = usize::try_from(copying.number - self.left).ok();
-        // What is being copied is in line.
+        // A copy in progress is already queued.
         if let Some(place) = index.and_then(|index| self.line.get_mut(index)) {
             *place = Some(Staged { transfer, offset, bytes, slot: copying.slot });
         }
     }
 
-    /// How many have been copied and have none before them that has not.
+    /// The number of completed copies at the head of the queue.
     pub(super) fn ready(&self) -> usize {
         self.line.iter().take_while(|staged| staged.is_some()).count()
     }
 
-    /// How many are in line.
+    /// The number of queued copies.
     pub(super) fn in_line(&self) -> usize {
         self.line.len()
     }
 
-    /// The first in line. `None`: there is none, or it is still being copied.
+    /// The first queued copy. `None`: there is none, or it is not complete.
     pub(super) fn next(&mut self) -> Option<Staged> {
         let staged = self.line.front_mut()?.take()?;
         self.line.pop_front();
@@ -124,7 +125,7 @@ impl Staging {
         Some(staged)
     }
 
-    /// Memory that no socket needs any more.
+    /// Takes back memory that no socket needs any more.
     pub(super) fn give_back(&mut self, slot: Slot) {
         self.free.push(slot);
     }

@@ -1,7 +1,7 @@
-//! Bulk data over several connections at once.
-//! In: data that are borrowed, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
-//! Chunks are handed out in the order of their commands, and no lock is held while bytes are copied or go to a socket. What
-//! comes in at the other end is put together by [`Transfers`].
+//! Sends bulk data over several connections at once.
+//! In: borrowed buffers, each transfer with its command. Out: chunks, each on an idle connection. Chunks leave in the
+//! order of their commands. No lock is held while bytes are copied or written to a socket. [`Transfers`] assembles the
+//! chunks at the other end.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::frames::sender::Sender;
 use crate::pipes::pages;
 use crate::spin::{Spin, processors};
 
-/// Connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
+/// The most bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
 pub const MOST_CONNECTIONS: u32 = 8;
 
 /// The outgoing direction of a session's bulk connections; threads share it by cloning.
@@ -24,8 +24,8 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. What [`BorrowedBuffer::send_mode`]
-    /// says so of they give to a socket as the pages it lies in, where the link outlives its connections.
+    /// Starts without a connection. Writer threads spin for `spin` before they park. Where
+    /// [`BorrowedBuffer::send_mode`] allows it and the link is resumable, they send zero-copy.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
         Self { shared: Arc::new(Writers { spin, ..Writers::default() }) }
@@ -37,15 +37,15 @@ impl Stripes {
         self.shared.count.load(Ordering::Acquire) > 0
     }
 
-    /// One more connection, with a thread that writes.
+    /// Adds a connection, with a writer thread.
     ///
     /// # Errors
-    /// When the system gives no thread; the connection is closed then.
+    /// When no thread can be started; the connection is closed then.
     pub fn add(&self, connection: Sender) -> std::io::Result<()> {
         let mut line = self.shared.lock();
         let started = self.start("floe-bulk-send");
         if line.closed || started.is_err() {
-            // What is borrowed goes back with it, to the same lock.
+            // Closing it returns borrowed buffers, which takes the same lock.
             drop(line);
             connection.close();
             return started;
@@ -56,12 +56,12 @@ impl Stripes {
         Ok(())
     }
 
-    /// So many threads more, without connections. Chunks of loads of `least` bytes and more whose own pages are not given
-    /// are copied from here on before a connection has room for them, by any thread that has nothing to write, and the copies'
-    /// pages given.
+    /// Adds so many threads without connections, and turns copying ahead on. From here on idle threads copy the chunks
+    /// of loads of at least `least` bytes before a connection has room. The copies are sent zero-copy. Loads whose own
+    /// pages are sent are not copied.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When no thread can be started.
     pub fn stage(&self, threads: usize, least: usize) -> std::io::Result<()> {
         for _ in 0..threads {
             self.start("floe-bulk-copy")?;
@@ -70,13 +70,13 @@ impl Stripes {
         Ok(())
     }
 
-    /// Bytes that were copied so since this was last asked.
+    /// Bytes copied ahead since the last call.
     #[must_use]
     pub fn take_staged(&self) -> u64 {
         self.shared.staged.swap(0, Ordering::Relaxed)
     }
 
-    /// A thread that writes and copies.
+    /// Starts a thread that writes and copies.
     fn start(&self, name: &str) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let body = move || {
@@ -86,8 +86,8 @@ impl Stripes {
         std::thread::Builder::new().name(name.into()).spawn(body).map(|_| ())
     }
 
-    /// Posts a command on the session's own connection, and has the bytes of `load` at `place` follow as its transfer, which
-    /// is named by the command's sequence. Does not wait.
+    /// Posts a command on the main connection, and queues the bytes of `load` at `place` as its transfer. The command's
+    /// sequence names the transfer. Does not wait.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
@@ -99,17 +99,17 @@ impl Stripes {
         place: Range<usize>,
         help: Help,
     ) -> Result<u64, LinkError> {
-        // In line under the command's own lock: the order of transfers is that of their commands.
+        // Queued under the command's own lock, so transfers have the order of their commands.
         own.post_numbered(command, |sequence| self.shared.enter(sequence, load, place, help))
     }
 
-    /// Writes and copies with the others until all of `load` is at sockets (of links that may be made again: with the peer), or
-    /// copied, or never will be: then nobody reads it any more.
+    /// Writes and copies with the other threads until nobody reads `load` any more: every byte is at a socket, copied,
+    /// or abandoned. On a resumable link, bytes that were not copied must also be acknowledged.
     pub fn see_off(&self, load: &Load) {
         self.shared.see_off(load);
     }
 
-    /// Ends all connections at once. What is unsent is lost.
+    /// Ends all connections at once. Unsent bytes are lost.
     pub fn close(&self) {
         let (mut queue, _staging, all) = {
             let mut line = self.shared.lock();
@@ -127,15 +127,15 @@ impl Stripes {
     }
 }
 
-/// How many connections suit this machine: half as many as it has processors, one at least, since each keeps about one
-/// processor busy at each end.
+/// The number of connections that suits this machine: half its processors, at least one. Each connection keeps about
+/// one processor busy at each end.
 #[must_use]
 pub fn suitable_connections() -> u32 {
     u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_CONNECTIONS)
 }
 
-/// How many threads copy beside those of so many connections: as many, where all of them keep no more than half of the
-/// processors busy, and none elsewhere: where the server is on this machine its readers need the others.
+/// The number of extra copying threads for so many connections: the same number, if all of them keep at most half of
+/// the processors busy. Otherwise none: a server on this machine needs the rest for its readers.
 #[must_use]
 pub fn suitable_copiers(connections: u32) -> usize {
     let connections = connections as usize;

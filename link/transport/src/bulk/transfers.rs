@@ -1,10 +1,10 @@
-//! Transfers that are announced on one connection and come on others.
-//! In: announcements, from who reads the commands; chunks, from who reads the bulk connections. Out: transfers that are whole,
-//! to who waits for them.
+//! Assembles transfers that are announced on the main connection and arrive on bulk connections.
+//! In: announcements from the reader of commands, chunks from the readers of bulk connections. Out: complete transfers,
+//! to the thread that waits for them.
 //!
-//! Nobody waits here for ever while both sides do as they say. On every bulk connection chunks come in the order of their
-//! transfers, since one queue hands them out. So what a transfer lacks is never behind a chunk of a later one, and a reader
-//! that waits for a later one's announcement holds back nothing that an announced transfer lacks.
+//! No wait here is endless while both sides keep to the protocol. One queue hands the chunks out, so every bulk
+//! connection carries them in the order of their transfers. A missing chunk is therefore never behind a chunk of a
+//! later transfer. A reader that waits for a later announcement delays nothing that an announced transfer lacks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,16 @@ use super::assembly::{Assembly, Claimed};
 use crate::error::LinkError;
 use crate::spin::Spin;
 
-/// Groups of readers that wait: those of one transfer are woken, and hardly any others. Neighbours are in different ones.
+/// Groups of waiting readers: an announcement wakes the readers of its transfer, and hardly any others. Successive
+/// transfers have different groups.
 const GROUPS: usize = 8;
-/// While other transfers are under way, which will be told of, the peer hears of those that are whole this often.
+/// How often complete transfers are acknowledged while others are in flight, whose acknowledgement follows.
 const TOLD_EVERY: Duration = Duration::from_micros(200);
 
-/// Where the bytes of a transfer go.
+/// The destination of a transfer's bytes.
 pub trait Target: Send + Sync {
-    /// Has `read` fill the `bytes` bytes at `offset`, in one or several parts. No byte is filled twice, and the whole is as
-    /// long as it was announced.
+    /// Has `read` fill the `bytes` bytes at `offset`, in one or several parts. No byte is filled twice, and all bytes
+    /// lie within the announced length.
     ///
     /// # Errors
     /// Those of `read`.
@@ -37,7 +38,7 @@ pub trait Target: Send + Sync {
     ) -> Result<(), LinkError>;
 }
 
-/// A transfer under way.
+/// A transfer in flight.
 #[derive(Debug)]
 struct Transfer<T> {
     target: T,
@@ -51,7 +52,7 @@ pub struct Transfers<T> {
     state: Mutex<State<T>>,
     /// Wakes readers that wait for an announcement, by their group.
     announced: [Condvar; GROUPS],
-    /// Wakes who waits for a transfer to be whole.
+    /// Wakes the thread that waits for a complete transfer.
     whole: Condvar,
     spin: Spin,
 }
@@ -61,20 +62,20 @@ struct State<T> {
     open: HashMap<u64, Arc<Transfer<T>>>,
     /// The transfer announced last.
     last: u64,
-    /// What readers wait for.
+    /// The transfers whose announcement readers wait for.
     wanted: Vec<u64>,
-    /// The transfer that is waited for.
+    /// The transfer that a thread waits for.
     awaited: Option<u64>,
-    /// Announced transfers that are not whole.
+    /// Announced transfers that are not complete.
     unfinished: usize,
-    /// When the peer was last to be told of one that is whole.
+    /// The time of the last acknowledgement of a complete transfer.
     told: Option<Instant>,
     closed: bool,
 }
 
 impl<T> State<T> {
-    /// One more is whole; whether the peer is to be told now. Each word costs more than a chunk's own system calls, and the
-    /// last one is told at once.
+    /// Counts one more complete transfer. Returns whether to acknowledge now. An acknowledgement costs more than a
+    /// chunk's own system calls; the last transfer is acknowledged at once.
     fn is_to_be_told(&mut self) -> bool {
         self.unfinished = self.unfinished.saturating_sub(1);
         let now = Instant::now();
@@ -86,7 +87,7 @@ impl<T> State<T> {
     }
 }
 
-/// A chunk whose bytes are about to be read.
+/// A claimed chunk, whose bytes are read next.
 pub(super) struct Claim<T> {
     transfer: Arc<Transfer<T>>,
     id: u64,
@@ -96,19 +97,19 @@ pub(super) struct Claim<T> {
 }
 
 impl<T: Target> Claim<T> {
-    /// Has `read` fill the chunk's place.
+    /// Has `read` fill the chunk's bytes.
     pub(super) fn fill(&self, read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
         self.transfer.target.fill(self.offset, self.bytes, read)
     }
 }
 
-/// The group of readers that wait for a transfer.
+/// The group of the readers that wait for a transfer.
 fn group(id: u64) -> usize {
     usize::try_from(id % GROUPS as u64).unwrap_or_default()
 }
 
 impl<T: Target> Transfers<T> {
-    /// None yet. Who waits for one looks again for as long as `spin` says before it sleeps.
+    /// Starts without transfers. A waiting thread spins for `spin` before it parks.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
         let (open, wanted) = (HashMap::new(), Vec::new());
@@ -116,7 +117,7 @@ impl<T: Target> Transfers<T> {
         Self { state: Mutex::new(state), announced: Default::default(), whole: Condvar::new(), spin }
     }
 
-    /// A transfer of `bytes` comes, later than all that were announced before. False: it has too many or none.
+    /// Announces a transfer of `bytes`, later than all before. False: it is empty or too large.
     pub fn announce(&self, id: u64, bytes: usize, target: T) -> bool {
         let Some(assembly) = Assembly::new(bytes) else { return false };
         let transfer = Transfer { target, assembly: Mutex::new(assembly), whole: AtomicBool::new(false) };
@@ -129,7 +130,7 @@ impl<T: Target> Transfers<T> {
         let (is_wanted, is_late) = (state.wanted.contains(&id), state.wanted.iter().any(|wanted| *wanted < id));
         drop(state);
         if is_late {
-            // What was to come before this does not exist.
+            // A transfer before this one was never announced: it does not exist.
             self.announced.iter().for_each(Condvar::notify_all);
         } else if is_wanted {
             self.announced[group(id)].notify_all();
@@ -137,13 +138,13 @@ impl<T: Target> Transfers<T> {
         true
     }
 
-    /// Waits until an announced transfer is whole, and forgets it; what it was filled into. `None`: the session is over, or
-    /// there is no such transfer. One thread at a time waits here.
+    /// Waits until an announced transfer is complete, forgets it and returns its target. `None`: the session is over,
+    /// or there is no such transfer. One thread at a time waits here.
     pub fn take(&self, id: u64) -> Option<Taken<T>> {
         let transfer = Arc::clone(lock(&self.state).open.get(&id)?);
         let is_whole = || transfer.whole.load(Ordering::Acquire);
         if !is_whole() {
-            // Nothing is concluded from this: it only passes the time before the sleep.
+            // A hint only: it spins before the park.
             let _ = self.spin.look(|| is_whole().then_some(()));
         }
         let mut state = lock(&self.state);
@@ -156,12 +157,12 @@ impl<T: Target> Transfers<T> {
         is_whole().then(|| Taken(Arc::clone(&transfer)))
     }
 
-    /// Claims a chunk's place, after waiting for its transfer to be announced.
+    /// Claims a chunk, after waiting for its transfer's announcement.
     pub(super) fn claim(&self, id: u64, offset: u64, bytes: usize) -> Result<Claim<T>, LinkError> {
         let wrong = |why| LinkError::Chunk { transfer: id, offset, bytes, why };
         let transfer = self.announced(id)?.ok_or_else(|| wrong("there is no such transfer"))?;
         let claimed = lock(&transfer.assembly).claim(offset, bytes).map_err(wrong)?;
-        let offset = usize::try_from(offset).map_err(|_| wrong("it begins behind it"))?;
+        let offset = usize::try_from(offset).map_err(|_| wrong("it begins behind the end"))?;
         Ok(Claim { transfer, id, offset, bytes, claimed })
     }
 
@@ -183,7 +184,7 @@ impl<T: Target> Transfers<T> {
         }
     }
 
-    /// The chunk is in its place; whether the peer is to be told now of what is whole with it or was before.
+    /// Completes a chunk that is in its place. Returns whether to acknowledge complete transfers now.
     pub(super) fn complete(&self, claim: Claim<T>) -> bool {
         let Claim { transfer, id, claimed, .. } = claim;
         if !lock(&transfer.assembly).complete(claimed) {
@@ -200,7 +201,7 @@ impl<T: Target> Transfers<T> {
         is_to_be_told
     }
 
-    /// The session is over: nobody waits here any more, and what is not whole never will be.
+    /// Ends all waits: the session is over, and incomplete transfers stay incomplete.
     pub fn close(&self) {
         let open = {
             let mut state = lock(&self.state);
@@ -213,7 +214,7 @@ impl<T: Target> Transfers<T> {
     }
 }
 
-/// A transfer that is whole.
+/// A complete transfer.
 #[derive(Debug)]
 pub struct Taken<T>(Arc<Transfer<T>>);
 
@@ -248,10 +249,10 @@ mod tests {
         let told = |id| transfers.complete(transfers.claim(id, 0, 100).expect("it was announced"));
         (1..=4).for_each(|id| assert!(transfers.announce(id, 100, Nowhere)));
         assert!(told(2));
-        // So that a slow machine is not late.
+        // Keeps a slow machine within the interval.
         lock(&transfers.state).told = Some(Instant::now() + TOLD_EVERY * 1_000_000);
         assert!(!told(1) && !told(4));
-        assert!(told(3), "none is under way that would tell of it");
+        assert!(told(3), "no other transfer is in flight");
     }
 
     #[test]

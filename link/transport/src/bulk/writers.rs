@@ -1,7 +1,6 @@
-//! The threads that write on a session's bulk connections, and what they share.
-//! In: transfers that stand in line, connections, loads that somebody sees off. Out: chunks at connections, each borrowed until its
-//! connection needs it no more.
-//! No lock is held while bytes are copied or go to a socket.
+//! The threads that write on a session's bulk connections, and their shared state.
+//! In: queued transfers, connections, and callers that help with their load. Out: chunks at connections, each borrowed
+//! until its connection needs it no more. No lock is held while bytes are copied or written to a socket.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,28 +15,28 @@ use crate::frames::sender::Sender;
 use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 use crate::spin::Spin;
 
-/// What the threads of one session share.
+/// The state that the writer threads of one session share.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     pub(super) line: Mutex<Line>,
-    /// Wakes threads that write.
+    /// Wakes writer threads.
     pub(super) work: Condvar,
-    /// Wakes those who see their data off.
+    /// Wakes callers that wait for their load.
     pub(super) gone: Condvar,
-    /// How many connections there are.
+    /// The number of connections.
     pub(super) count: AtomicUsize,
-    /// How many chunks stand in line, for threads that look without the lock.
+    /// The number of queued chunks, for threads that spin without the lock.
     pub(super) chunks: AtomicUsize,
     /// Bytes that were copied before a connection had room for them.
     pub(super) staged: AtomicU64,
-    /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
+    /// How long a writer spins before it parks: waking it costs the poster more than the post.
     pub(super) spin: Spin,
 }
 
-/// Whether who posts writes, too, when all is posted.
+/// Whether the poster writes too, once all is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
-    /// The data leave by themselves.
+    /// The writer threads send everything.
     None,
     /// [`Stripes::see_off`] follows.
     Follows,
@@ -48,8 +47,8 @@ impl Writers {
         floe_lock::lock(&self.line)
     }
 
-    /// A transfer stands in line, and who is to write it is woken: before anything that may wait, since those who count as
-    /// called are not called again.
+    /// Queues a transfer and wakes its writers. The wake precedes anything that may wait: threads that count as called
+    /// are not called again.
     pub(super) fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) {
         let mut line = self.lock();
         if line.closed {
@@ -68,7 +67,7 @@ impl Writers {
         }
     }
 
-    /// A thread that writes, until the end.
+    /// The body of a writer thread, until the session's end.
     pub(super) fn run(self: &Arc<Self>) {
         let mut line = self.lock();
         let mut has_looked = false;
@@ -91,14 +90,14 @@ impl Writers {
         }
     }
 
-    /// The next thing to do.
+    /// The next step.
     fn next(&self, line: &mut Line, first: First) -> Option<Step> {
         let step = line.next(first);
         self.chunks.store(line.chunks(), Ordering::Release);
         step
     }
 
-    /// Does it.
+    /// Carries out a step.
     fn act(self: &Arc<Self>, step: Step) -> MutexGuard<'_, Line> {
         match step {
             Step::Copy(chunk, copying) => self.copy(chunk, copying),
@@ -113,7 +112,7 @@ impl Writers {
         }
     }
 
-    /// Copies a chunk, which goes back.
+    /// Copies a chunk and gives it back.
     fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Line> {
         let (transfer, offset, bytes) = (chunk.transfer, chunk.offset, chunk.place.len());
         chunk.show(&mut |bytes| copying.copy(bytes));
@@ -121,7 +120,7 @@ impl Writers {
         self.give_back(chunk);
         let mut line = self.lock();
         line.staging.end(copying, transfer, offset, bytes);
-        // This thread goes on with it, or with the next.
+        // This thread continues with the copy, or with the next step.
         let wakes = line.wakes(1);
         if wakes == 0 {
             return line;
@@ -131,15 +130,15 @@ impl Writers {
         self.lock()
     }
 
-    /// A connection needs a chunk no more, or it was copied, or never left.
+    /// Gives back a chunk that was sent, copied, or abandoned.
     fn give_back(&self, chunk: Chunk) {
-        // Who sees its data off looks under the lock.
+        // The caller that waits for its load checks under the lock.
         if chunk.give_back() && self.lock().watching > 0 {
             self.gone.notify_all();
         }
     }
 
-    /// Memory in which another chunk may be copied.
+    /// Takes back memory for another copy.
     fn take_back(&self, slot: Slot) {
         let mut line = self.lock();
         line.staging.give_back(slot);
@@ -148,8 +147,8 @@ impl Writers {
         self.wake(wakes);
     }
 
-    /// Looks for chunks without the lock, and does not sleep. While it does, nobody wakes anybody in its place: the caller
-    /// looks under the lock that this returns with before it sleeps.
+    /// Spins for chunks without the lock. Meanwhile no poster wakes a thread in its stead, so the caller checks once
+    /// more under the returned lock before it parks.
     fn look<'s>(&'s self, mut line: MutexGuard<'s, Line>) -> MutexGuard<'s, Line> {
         if !self.spin.is_on() {
             return line;
@@ -173,12 +172,12 @@ impl Writers {
         let message = Frame { transfer, offset: offset as u64, bytes: &[] };
         let sent = connection.send_borrowed(&message, bytes);
         if sent.is_err() {
-            // Who reads this connection hears it now, and ends the session.
+            // The reader of this connection sees the error now and ends the session.
             connection.close();
         }
         let mut line = self.lock();
         if sent.is_ok() {
-            // This thread has the next chunk for it, if there is one.
+            // This thread writes the next chunk, if there is one.
             line.idle.push(connection);
         }
         line
@@ -193,7 +192,7 @@ impl Writers {
                 line = self.act(step);
                 continue;
             }
-            // The connection this thread had may be what others wait for.
+            // Other threads may wait for the connection that this thread had.
             self.wake(line.wakes(0));
             line.watching += 1;
             line = floe_lock::wait(&self.gone, line);
@@ -205,7 +204,7 @@ impl Writers {
     }
 }
 
-/// A chunk that a connection has. It goes back when that needs it no more.
+/// A chunk held by a connection, and given back when the connection drops it.
 struct LoadedChunk {
     chunk: Option<Chunk>,
     home: Arc<Writers>,
@@ -241,7 +240,7 @@ impl Drop for LoadedChunk {
     }
 }
 
-/// A copy of a chunk that a connection has. Its memory is for another when that needs it no more.
+/// A copy of a chunk, held by a connection. Its memory is reused when the connection drops it.
 struct StagedBuffer {
     staged: Option<Staged>,
     home: Arc<Writers>,
@@ -264,7 +263,7 @@ impl BorrowedBuffer for StagedBuffer {
         }
     }
 
-    /// What its memory holds next is for the same peer.
+    /// The memory's next contents are for the same peer.
     fn send_mode(&self) -> SendMode {
         SendMode::PagesForGood
     }
