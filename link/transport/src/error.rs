@@ -1,6 +1,6 @@
 //! Why a link is over.
-//! Every error says what was being done and why it failed in one sentence, so it has no source that says it again.
-//! It never says what the session should do about it.
+//! Every error names the action and the cause in one sentence, so it has no source to repeat it. It never decides what
+//! the session does next.
 
 use std::io;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use floe_wire::DecodeError;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Why a pipe does not go on.
+/// Why a pipe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The operating system refuses; `PIPE` and `CONNRESET` say that the peer is gone.
+    /// The kernel refused; `PIPE` and `CONNRESET`: the peer is gone.
     System(Errno),
-    /// The peer broke what the two sides of a ring have agreed on.
+    /// The peer violated the protocol of the ring.
     Index(BadIndex),
     /// The connection broke, and there will be no other.
     Lost(Lost),
@@ -33,54 +33,54 @@ impl From<BadIndex> for Failure {
     }
 }
 
-/// Why a session's connection is not made again.
+/// Why a session does not reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Nobody came back for so long.
+    /// No side reconnected within this grace period.
     Grace(Duration),
-    /// The session is not there any more.
+    /// The session has ended at the other side.
     Gone,
-    /// What is to be sent cannot be read, on this connection or another.
+    /// Memory to be sent cannot be read, on this connection or another.
     Unreadable,
 }
 
-/// What a server said in the clear where a sealed answer belongs. Nobody has proved it: it is for people to read.
+/// A server's answer in the clear where a sealed one belongs. Nobody has proved it: it is for people to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsealed {
-    /// The code of the refusal, 0 where it is none.
+    /// The code of the refusal, 0 if it is none.
     pub status: u32,
-    /// Its words, or that there are none.
+    /// Its words, or a note that there are none.
     pub detail: String,
 }
 
 /// Why a link is over, or could not be made.
 #[derive(Debug, Error)]
 pub enum LinkError {
-    /// The operating system refused.
+    /// The kernel refused.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The action.
         what: String,
-        /// Why it failed; a raw name, since the sentence has it already.
+        /// The cause; a raw name, since the sentence has it already.
         r#source: io::Error,
     },
-    /// The peer said nothing in time.
+    /// The peer sent nothing in time.
     #[error("{what}: nothing after {}.{:03} s", .after.as_secs(), .after.subsec_millis())]
     TimedOut {
-        /// What was being done.
+        /// The action.
         what: String,
-        /// How long it was waited for.
+        /// How long this side waited.
         after: Duration,
     },
     /// The peer closed the connection inside a frame.
     #[error("the connection ended inside a frame: {have} of {needed} bytes")]
     CutOff {
-        /// Bytes of the frame that came.
+        /// Bytes of the frame that arrived.
         have: usize,
-        /// Bytes the frame has.
+        /// Bytes that the frame needs.
         needed: usize,
     },
-    /// A frame that is none.
+    /// Bytes that are no frame.
     #[error(transparent)]
     Frame(#[from] DecodeError),
     /// Frames were lost, repeated or reordered.
@@ -88,74 +88,77 @@ pub enum LinkError {
     Sequence {
         /// The sequence the next frame must have.
         expected: u64,
-        /// The one it has.
+        /// The sequence that it has.
         got: u64,
     },
-    /// A frame's data are not as long as its head says.
-    #[error("a frame says it carries {said} bytes of data, it carries: {is}")]
+    /// A frame's data do not have the announced length.
+    #[error("a frame announces {said} bytes of data, it carries: {is}")]
     Length {
-        /// What the head says.
+        /// The announced length.
         said: u32,
-        /// What there is.
+        /// The actual length.
         is: usize,
     },
-    /// The peer says it is where it cannot be in a ring.
+    /// The peer's index of a ring is impossible.
     #[error(transparent)]
     Index(BadIndex),
-    /// The peer says that more or fewer bytes have come than can have.
-    #[error("channel {channel}: {received} bytes cannot have come: {acknowledged} had before, {sent} were sent")]
+    /// The peer acknowledges an impossible number of bytes.
+    #[error(
+        "channel {channel}: {received} bytes cannot have arrived: {acknowledged} were acknowledged, {sent} were sent"
+    )]
     Acknowledgement {
         /// The channel.
         channel: u32,
-        /// What the peer says.
+        /// The number that the peer acknowledges.
         received: u64,
-        /// What it said before.
+        /// The number that it acknowledged before.
         acknowledged: u64,
-        /// What was sent.
+        /// The number that was sent.
         sent: u64,
     },
-    /// What the peer has read is not what was sent.
+    /// The peer has read other bytes than those that were sent.
     #[error(
-        "channel {channel}: the {received} bytes that came are not those that were sent: one side has been set back to an earlier \
-         state while the session went on\n  a session goes on in one process only: a restored image, snapshot or clone of it \
-         cannot"
+        "channel {channel}: the {received} bytes that arrived differ from those sent: one side was set back to an earlier state \
+         while the session continued\n  continue a session in one process only, not in a restored image, snapshot or clone of it"
     )]
     History {
         /// The channel.
         channel: u32,
-        /// How many the peer says it has.
+        /// How many bytes the peer reports.
         received: u64,
     },
-    /// The connection broke, and nobody made it again.
-    #[error("the connection broke and was not made again within {}.{:03} s", .0.as_secs(), .0.subsec_millis())]
+    /// The connection broke, and no side reconnected.
+    #[error("the connection broke, and nobody reconnected within {}.{:03} s", .0.as_secs(), .0.subsec_millis())]
     NotMadeAgain(Duration),
     /// The session has ended at the other side.
-    #[error("the connection broke, and its session is not there any more")]
+    #[error("the connection broke, and its session has ended")]
     Gone,
-    /// Memory was given up before its copy was over.
-    #[error("memory that a copy was to read is not there any more\n  free it behind a wait for the copy")]
+    /// Memory was freed before its copy was complete.
+    #[error(
+        "the source memory of a copy was freed before the copy was complete\n  wait for the copy, then free the memory"
+    )]
     Unreadable,
-    /// A part of bulk data that has no place.
+    /// A chunk that does not fit its transfer.
     #[error("a chunk of {bytes} bytes at {offset} does not fit transfer {transfer}: {why}")]
     Chunk {
         /// The transfer it names.
         transfer: u64,
-        /// Where it says it belongs.
+        /// The offset that it names.
         offset: u64,
         /// Its length.
         bytes: usize,
-        /// What is wrong.
+        /// The mistake.
         why: &'static str,
     },
-    /// A frame on a bulk connection that carries no bulk data.
+    /// A frame of another kind on a bulk connection.
     #[error("a bulk connection carries frames of kind {expected:#06x} only, not: {got:#06x}")]
     Kind {
-        /// The kind of what it carries.
+        /// The kind that it carries.
         expected: u16,
-        /// The kind that came.
+        /// The kind that arrived.
         got: u16,
     },
-    /// The link leads to another machine, or might.
+    /// The link leads to another machine, or may lead to one.
     #[error("only a link within one machine carries descriptors")]
     NoDescriptors,
     /// The two sides do not agree on TLS: a certificate is not trusted, or a peer speaks something else.
@@ -163,20 +166,20 @@ pub enum LinkError {
     Tls(rustls::Error),
     /// A `tls://` address without authorities to trust.
     #[error(
-        "no certificate authorities are named for a tls:// address\n  set FLOE_TLS_AUTHORITIES to the PEM file of those that \
-         signed the server's certificate"
+        "a tls:// address needs certificate authorities\n  set FLOE_TLS_AUTHORITIES to the PEM file of those that signed the \
+         server's certificate"
     )]
     NoTls,
-    /// A server answers a sealed greeting in the clear.
-    #[error("it does not answer sealed: {}", .0.detail)]
+    /// A server answers a sealed first message in the clear.
+    #[error("its answer is in the clear: {}", .0.detail)]
     Unsealed(Unsealed),
     /// A server's answer does not prove that it knows the token.
     #[error("its answer does not prove that it knows the token")]
     Unproved,
-    /// There is no token to seal a connection to another machine with.
+    /// There is no token to seal a connection to another machine.
     #[error("no token is set, and without one nothing goes to another machine over tcp://")]
     NoToken,
-    /// A peer that does not speak TLS where only TLS is spoken, or the other way round.
+    /// The peer does not protect the connection as this side must have it.
     #[error("{0}")]
     Speech(&'static str),
     /// This side has closed the link.
@@ -189,7 +192,7 @@ impl LinkError {
         Self::System { what: what.into(), source: source.into() }
     }
 
-    /// Why it failed, without what was being done: for sentences that say that themselves.
+    /// The cause without the action, for sentences that name the action themselves.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -199,7 +202,7 @@ impl LinkError {
         }
     }
 
-    /// What a pipe's failure means to the link.
+    /// The error of a link whose pipe failed.
     pub(crate) fn during(what: &str, failure: Failure) -> Self {
         match failure {
             Failure::System(source) => Self::system(what, source),
@@ -210,7 +213,7 @@ impl LinkError {
         }
     }
 
-    /// Whether a connection that was there ended in the midst.
+    /// Whether an established connection was cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
@@ -223,7 +226,7 @@ impl LinkError {
         }
     }
 
-    /// Whether the peer broke the contract, as opposed to having gone away.
+    /// Whether the peer violated the protocol, as opposed to having left.
     #[must_use]
     pub fn is_broken_contract(&self) -> bool {
         matches!(
@@ -241,7 +244,7 @@ impl LinkError {
     }
 }
 
-/// The system's reason as part of a sentence: without its number, in lower case.
+/// The kernel's reason as part of a sentence: without its number, in lower case.
 #[must_use]
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();

@@ -1,5 +1,5 @@
 //! One connection, before it is split into its two directions.
-//! In: a connected socket. Out: frames, one at a time, with a deadline for each: what a handshake needs.
+//! In: a connected socket. Out: frames, one at a time, each with a deadline, as a handshake needs.
 //! It reads no byte beyond the frame it returns, so the socket can be handed to another process between two frames.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -27,60 +27,60 @@ const NOT_PERMITTED: u32 = 800;
 const NOT_SUPPORTED: u32 = 801;
 const SYSTEM_NOT_READY: u32 = 802;
 
-/// What a server goes by when clients connect by TCP.
+/// What a server needs when clients connect by TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answering<'a> {
-    /// What TLS needs, where it is spoken.
+    /// For TLS, where it is enabled.
     pub tls: Option<&'a ServerTls>,
-    /// Whether nothing else is.
+    /// Whether TLS is required.
     pub tls_only: bool,
-    /// What clients that seal prove to know.
+    /// The secret that sealing clients prove to know.
     pub secret: Option<&'a Secret>,
 }
 
-/// Who makes a link's bytes into sealed records.
+/// Which code seals a link's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealer {
-    /// Nobody: they go as they are.
+    /// None: the bytes are in the clear.
     Nobody,
-    /// This process, or another thread of it.
+    /// TLS in this process, or in another thread of it.
     Process,
-    /// This process, by the token and without certificates.
+    /// This process, by the token.
     Token,
 }
 
-/// What another process needs to go on with a link.
+/// What another process needs to continue a link.
 #[derive(Debug)]
 pub struct Parts {
-    /// What carries it.
+    /// The socket that carries it.
     pub socket: OwnedFd,
     /// Frames that went out.
     pub sent: u64,
     /// Frames that came in.
     pub received: u64,
-    /// Where it is sealed by the token: its keys.
+    /// Its keys, where the token seals it.
     pub sealed: Option<SealedKeys>,
 }
 
-/// Where a link's keys are.
+/// The holder of a link's keys.
 #[derive(Debug)]
 enum Keys {
     /// There are none.
     None,
-    /// With the pipe, of TLS.
+    /// The pipe, which speaks TLS.
     Process,
-    /// With threads that pass its bytes on.
+    /// A tunnel's threads, which pass its bytes on.
     Tunnel(Tunnel),
-    /// Here, from the token.
+    /// This pipe; the keys come from the token.
     Token(Arc<Sealed>),
 }
 
 /// A connection to a peer.
 #[derive(Debug)]
 pub struct Link {
-    /// `None`: it has never had one of its own.
+    /// `None`: the link never had a socket of its own.
     socket: Option<Arc<OwnedFd>>,
-    /// The socket, or what both sides have gone over to.
+    /// The socket, or the pipe to which both sides have switched.
     pipe: Arc<dyn Pipe>,
     has_gone_over: bool,
     keys: Keys,
@@ -90,13 +90,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link on a socket on which nothing has been said.
+    /// A link on a socket on which nothing has been sent.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
         Self::with(Arc::new(socket), Keys::None, 0, 0)
     }
 
-    /// The link that another process had.
+    /// Continues a link that another process had.
     ///
     /// # Errors
     /// [`LinkError::Speech`] where its records' cipher is not known here.
@@ -114,7 +114,7 @@ impl Link {
         Ok(Self::with(socket, keys, sent, received))
     }
 
-    /// A link on a socket that was accepted, of which nothing has been read. Whoever else holds the socket may shut it down.
+    /// A link on an accepted socket from which nothing has been read. Other holders of the socket may shut it down.
     ///
     /// # Errors
     /// [`LinkError::System`] where the socket cannot be set up.
@@ -137,13 +137,13 @@ impl Link {
         Self { socket: Some(socket), pipe, has_gone_over: false, keys, protection, sender, receiver }
     }
 
-    /// How its bytes are protected, as both ends of the connection see it until it is handed to another process.
+    /// The protection of its bytes, as both ends of the connection see it until it is handed to another process.
     #[must_use]
     pub fn protection(&self) -> &Protection {
         &self.protection
     }
 
-    /// Who makes its bytes into sealed records.
+    /// Which code seals its records.
     #[must_use]
     pub fn sealer(&self) -> Sealer {
         match self.keys {
@@ -200,8 +200,8 @@ impl Link {
         self.receiver.descriptor()
     }
 
-    /// Everything from the next frame on goes through what both sides have agreed on. The socket stays, to tell when the peer
-    /// is gone and for descriptors.
+    /// Switches to the agreed transport from the next frame on. The socket stays: it shows when the peer is gone, and
+    /// carries descriptors.
     ///
     /// # Errors
     /// As [`Upgrade::into_pipe`], [`LinkError::NoDescriptors`] where the link has no socket; then nothing has changed.
@@ -212,28 +212,28 @@ impl Link {
         Ok(())
     }
 
-    /// Everything from the next frame on goes through this pipe.
+    /// Switches to this pipe from the next frame on.
     fn go_on_with(&mut self, pipe: Arc<dyn Pipe>) {
         self.sender = Sender::new(Arc::clone(&pipe), self.sender.sent());
         self.receiver.go_over(Arc::clone(&pipe));
         (self.pipe, self.has_gone_over) = (pipe, true);
     }
 
-    /// Has the system end it soon when the peer's machine does not answer.
+    /// Makes the kernel drop the connection soon after the peer host stops answering.
     pub(crate) fn watch_peer(&self) {
         if let Some(socket) = &self.socket {
             watch_peer(socket);
         }
     }
 
-    /// The socket that carries it, or tells when its peer is gone; `None`: it has never had one of its own. Ending the link
-    /// shuts it down.
+    /// The socket that carries it, or shows when its peer is gone. `None`: the link never had a socket of its own.
+    /// Ending the link shuts the socket down.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(|socket| socket.as_fd())
     }
 
-    /// The same, to be kept.
+    /// The same, shared.
     pub(crate) fn own_socket(&self) -> Option<Arc<OwnedFd>> {
         self.socket.clone()
     }
@@ -243,7 +243,7 @@ impl Link {
         Arc::clone(&self.pipe)
     }
 
-    /// What has carried it, for another link to go on with.
+    /// The pipe that carried it, for another link to continue.
     ///
     /// # Panics
     /// When bytes were read ahead.
@@ -253,21 +253,22 @@ impl Link {
         self.pipe
     }
 
-    /// From here on more may be read than what is asked for.
+    /// Allows reading ahead from here on.
     fn read_ahead(&self) {
         if let Keys::Token(sealed) = &self.keys {
             sealed.read_ahead();
         }
     }
 
-    /// The link from here on over a pipe that has its own under it.
+    /// The link over a pipe that wraps its present one.
     pub(crate) fn go_on_over(mut self, pipe: Arc<dyn Pipe>) -> Self {
         self.read_ahead();
         self.go_on_with(pipe);
         self
     }
 
-    /// A link over a pipe on which nothing has been said, and which has no socket of the link's. It is not handed on.
+    /// A link over a pipe on which nothing has been sent, without a socket of its own. It cannot be handed to another
+    /// process.
     #[must_use]
     pub fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
@@ -275,13 +276,13 @@ impl Link {
         Self { socket: None, pipe, has_gone_over: true, keys, protection, sender, receiver }
     }
 
-    /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
+    /// Agrees on TLS with a server whose certificate names `host`. Nothing has been sent on the link.
     ///
     /// # Errors
     /// [`LinkError::Tls`] where the server is not to be trusted, else as a frame's.
     pub(crate) fn secure(&mut self, tls: &ClientTls, host: &str, deadline: Instant) -> Result<(), LinkError> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| LinkError::Tls(rustls::Error::General(format!("no name a certificate can be for: {host}"))))?;
+            .map_err(|_| LinkError::Tls(rustls::Error::General(format!("not a name for a certificate: {host}"))))?;
         let connection = ClientConnection::new(Arc::clone(&tls.0), name).map_err(LinkError::Tls)?;
         let pipe = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
         self.go_on_with_keys(pipe)
@@ -294,12 +295,12 @@ impl Link {
         Ok(())
     }
 
-    /// Agrees with a server that knows the same secret on keys that seal everything from here on. Nothing has been said on
-    /// the link.
+    /// Agrees with a server that knows the same secret on keys, which seal everything from here on. Nothing has been
+    /// sent on the link.
     ///
     /// # Errors
-    /// [`LinkError::Unproved`] where the server does not know it, [`LinkError::Unsealed`] where it answers in the clear, else
-    /// as a frame's.
+    /// [`LinkError::Unproved`] where the server does not know the secret, [`LinkError::Unsealed`] where it answers in
+    /// the clear, else as a frame's.
     pub(crate) fn seal(&mut self, secret: &Secret, deadline: Instant) -> Result<(), LinkError> {
         let agreed = sealed::open(Arc::clone(&self.pipe), secret, deadline)?;
         self.go_on_sealed(agreed);
@@ -313,19 +314,19 @@ impl Link {
         self.protection = Protection::Sealed(agreed.hash);
     }
 
-    /// The link behind what a client says first, on which nothing has been said: itself in the clear, or where the client
-    /// begins to seal or to speak TLS, one whose bytes are sealed. The socket of any can be handed on.
+    /// Reads a client's first bytes and returns its link, on which nothing has been sent: in the clear, sealed or by
+    /// TLS, as the client begins. The socket of any can be handed to another process.
     ///
     /// # Errors
-    /// [`LinkError::Tls`] where they do not agree, [`LinkError::Speech`] where the client does not speak what it must, is not
-    /// understood or does not know the token, [`LinkError::TimedOut`]. A client that seals is told why.
+    /// [`LinkError::Tls`]: they do not agree. [`LinkError::Speech`]: the client does not protect the link as it must,
+    /// is not understood, or does not know the token. [`LinkError::TimedOut`]. A client that seals gets the reason.
     pub fn answer(self, by: &Answering<'_>, deadline: Instant) -> Result<Self, LinkError> {
         match (self.speech(deadline)?, by.tls) {
             (Speech::Tls, None) => Err(LinkError::Speech("it speaks TLS, and this server has no certificate")),
             (Speech::Tls, Some(tls)) => self.answer_tls(tls, deadline),
             (Speech::Sealed, _) => self.answer_sealed(by, deadline),
             (Speech::Clear, _) if by.tls_only => {
-                Err(LinkError::Speech("it does not speak TLS, and nothing else is spoken here"))
+                Err(LinkError::Speech("it does not speak TLS, and this server speaks TLS only"))
             }
             (Speech::Clear, _) => Ok(self),
         }
@@ -352,13 +353,13 @@ impl Link {
             }
             sealed::Opening::Stranger => Err(self.turn_away()),
             sealed::Opening::Unknown => {
-                self.refuse(SYSTEM_NOT_READY, "this server seals in another way: take the same release")
+                self.refuse(SYSTEM_NOT_READY, "this server seals in another way: use the same release on both sides")
             }
         }
     }
 
-    /// Tells a client that seals by another token so; what it is that it was told. On a connection on which nothing was sent
-    /// it does not wait.
+    /// Refuses a client that seals by another token, and returns the reason that it was given. It does not wait on a
+    /// connection on which nothing was sent.
     #[must_use]
     pub fn turn_away(self) -> LinkError {
         self.say_no(NOT_PERMITTED, "the token is wrong")
@@ -368,9 +369,9 @@ impl Link {
         Err(self.say_no(status, why))
     }
 
-    /// Tells a client that seals, in the clear, why it is not let in.
+    /// Tells a sealing client in the clear why it is refused.
     fn say_no(mut self, status: u32, why: &'static str) -> LinkError {
-        // It may be gone; then nobody needs to know.
+        // A client that is gone needs no answer.
         let _ = self.send(&Ended { status, detail: why });
         LinkError::Speech(why)
     }
@@ -382,18 +383,18 @@ impl Link {
         Ok(Self { keys: Keys::Tunnel(tunnel), protection, ..Self::new(clear) })
     }
 
-    /// The tunnel it goes through, which stays with this process when the link is handed on.
+    /// Its tunnel, which stays with this process when the link is handed to another.
     #[must_use]
     pub fn tunnel(&self) -> Option<Tunnel> {
         if let Keys::Tunnel(tunnel) = &self.keys { Some(tunnel.clone()) } else { None }
     }
 
-    /// What the peer's first bytes begin. They stay where they are.
+    /// What the peer's first bytes begin. They stay unread.
     fn speech(&self, deadline: Instant) -> Result<Speech, LinkError> {
         self.socket.as_ref().map_or(Ok(Speech::Clear), |socket| opening::await_speech(socket.as_fd(), deadline))
     }
 
-    /// The two directions, for two threads. Posted messages leave by themselves from here on.
+    /// Splits it into its two directions, for two threads. Posted messages leave by themselves from here on.
     #[must_use]
     pub fn split(self) -> (Sender, Receiver) {
         self.read_ahead();
@@ -401,7 +402,7 @@ impl Link {
         (self.sender, self.receiver)
     }
 
-    /// The two directions as they are: who posts owes a flush, so this is for who only sends.
+    /// Splits it without a flusher: a poster owes a flush, so this suits callers that only send.
     #[must_use]
     pub fn halves(self) -> (Sender, Receiver) {
         self.read_ahead();
@@ -411,11 +412,11 @@ impl Link {
     /// What [`Link::resume`] needs in another process.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the socket cannot be duplicated, [`LinkError::Speech`] where something has come in a sealed
-    /// record that nobody has read.
+    /// [`LinkError::System`] when the socket cannot be duplicated, [`LinkError::Speech`] where a sealed record has
+    /// unread bytes.
     ///
     /// # Panics
-    /// When it has gone over to another pipe, TLS of this process among them: these stay where they are.
+    /// When it has switched to another pipe, TLS of this process included: such a pipe stays in its process.
     pub fn into_parts(self) -> Result<Parts, LinkError> {
         let socket = self
             .socket
@@ -424,7 +425,7 @@ impl Link {
         let socket = socket
             .try_clone()
             .map_err(|source| LinkError::system("duplicating a socket for another process", source))?;
-        let ahead = LinkError::Speech("it said more than it may before its connection is its worker's");
+        let ahead = LinkError::Speech("it sent more than it may before its worker has the connection");
         let sealed = match &self.keys {
             Keys::Token(sealed) => Some(sealed.keys().ok_or(ahead)?),
             _ => None,
@@ -433,7 +434,7 @@ impl Link {
     }
 }
 
-/// How bytes are protected that nobody seals.
+/// The protection of unsealed bytes.
 fn clear_protection(pipe: &dyn Pipe) -> Protection {
     if pipe.reach() == Reach::Machine { Protection::Local } else { Protection::Clear }
 }

@@ -1,6 +1,8 @@
-//! TLS 1.3 between client and server, by rustls: who a server is, who a client is, and nobody else reads along.
-//! In: certificates and keys as PEM files, a link on which nothing has been said. Out: a link whose bytes are sealed.
-//! The token stays: a certificate says who may listen, the token who may come in, unless the server asks for both.
+//! TLS 1.3 between client and server, by rustls: certificates identify the server, and on request the client; nobody
+//! else reads along.
+//! In: certificates and keys as PEM files, a link on which nothing has been sent. Out: a link whose bytes are sealed.
+//! The token stays: a certificate identifies the server, and the token admits the client, unless the server asks for
+//! both.
 
 mod pipe;
 mod tunnel;
@@ -24,38 +26,38 @@ pub(crate) use tunnel::tunnel;
 /// The first bytes of a client that speaks TLS: a handshake record of some version 3.
 pub(crate) const RECORD_HEAD: [u8; 2] = [0x16, 0x03];
 
-/// Why certificates and keys are of no use.
+/// Why certificates and keys cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file does not hold what it should.
+    /// A file cannot be read, or does not hold the expected items.
     #[error("{what} cannot be read from {}: {source}", .path.display())]
     File {
-        /// What was looked for.
+        /// The expected item.
         what: &'static str,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why not; a raw name, since the sentence has it already.
+        /// The cause; a raw name, since the sentence has it already.
         r#source: pem::Error,
     },
-    /// They do not fit together, or are for something else.
-    #[error("these certificates and keys are of no use: {0}")]
+    /// They do not match each other, or are for another use.
+    #[error("these certificates and keys cannot be used: {0}")]
     Useless(String),
     /// A certificate without its key, or a key without its certificate.
-    #[error("a TLS certificate and its key are named together, and only one of them is")]
+    #[error("a TLS certificate and its key belong together, and only one of them is named")]
     Half,
 }
 
-/// Who this side is: a chain of certificates and the key of the first.
+/// The identity of this side: a chain of certificates and the key of the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// PEM file of the chain.
+    /// The PEM file of the chain.
     pub certificate: PathBuf,
-    /// PEM file of the key.
+    /// The PEM file of the key.
     pub key: PathBuf,
 }
 
 impl Identity {
-    /// From two settings that are there together or not at all.
+    /// Makes an identity from two settings: both are set, or neither.
     ///
     /// # Errors
     /// [`TlsError::Half`].
@@ -73,7 +75,7 @@ impl Identity {
     }
 }
 
-/// What a client needs for TLS.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls(pub(crate) Arc<ClientConfig>);
 
@@ -97,7 +99,7 @@ impl ClientTls {
     }
 }
 
-/// What a server needs for TLS.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerTls(pub(crate) Arc<ServerConfig>);
 
@@ -117,7 +119,7 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let config = builder.map_err(useless)?.with_client_cert_verifier(verifier).with_single_cert(chain, key);
         let mut config = config.map_err(useless)?;
-        // Nobody resumes a session.
+        // TLS sessions are never resumed.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
     }

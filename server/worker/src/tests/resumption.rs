@@ -269,14 +269,14 @@ fn counts_that_cannot_be_end_the_session() {
     let mark = HistoryDigest { received: 1 << 40, ..HistoryDigest::none() };
     assert_eq!(client.say(&at(2, MAIN_CHANNEL, mark)).1, None);
     let words = client.broken_by();
-    assert!(words.contains("channel 0: 1099511627776 bytes cannot have come"), "{words}");
+    assert!(words.contains("channel 0: 1099511627776 bytes cannot have arrived"), "{words}");
 
     let (client, _channels) = Client::resumable_for(HOUR);
     let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
     assert_eq!(answer, Some((0, HistoryDigest::none())));
     link.send(&Acknowledge { channel: 1, received: 5, digest: 0 }).unwrap();
     let words = client.broken_by();
-    assert!(words.contains("channel 1: 5 bytes cannot have come"), "{words}");
+    assert!(words.contains("channel 1: 5 bytes cannot have arrived"), "{words}");
 }
 
 #[test]

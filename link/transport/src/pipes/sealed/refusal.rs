@@ -1,6 +1,6 @@
 //! An answer in the clear where a sealed one belongs: a refusal, another release, or somebody else's words.
-//! In: what came. Out: the words of a refusal, as they may be shown.
-//! Nobody has proved them: they are for people, and nothing is done because of them.
+//! In: the bytes that arrived. Out: the words of a refusal, safe to show.
+//! Nobody has proved them: they are for people, and floe never acts on them.
 
 use std::time::Instant;
 
@@ -13,9 +13,9 @@ use crate::pipes::pipe::Pipe;
 /// The most bytes of a refusal.
 const MOST_BYTES: u32 = 4 << 10;
 
-/// The refusal whose first bytes these are.
+/// Reads the refusal that begins with these bytes.
 pub(super) fn refusal(under: &dyn Pipe, first: &[u8; 4], deadline: Instant) -> Unsealed {
-    let nothing = || Unsealed { status: 0, detail: "nothing that a server of floe says".into() };
+    let nothing = || Unsealed { status: 0, detail: "not the words of a floe server".into() };
     read(under, first, deadline).unwrap_or_else(nothing)
 }
 
