@@ -1,7 +1,7 @@
-//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; the same with `tls://`
-//! and `clear://`;
-//! `unix:///path`, `shm:///path`, or a path alone for the best that both sides have.
-//! In: text a person wrote. Out: an address, or what is wrong with the text.
+//! The address of a server and its transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`, and the same with
+//! `tls://` and `clear://`. On this machine: `unix:///path`, `shm:///path`, or a path alone for the best transport that
+//! both sides have.
+//! In: text that a person wrote. Out: an address, or the mistake in the text.
 //! It resolves no names and opens nothing.
 
 use std::fmt;
@@ -12,56 +12,56 @@ use thiserror::Error;
 
 use crate::transport::Transport;
 
-/// The TCP port where none is named.
+/// The default TCP port.
 pub const DEFAULT_PORT: u16 = 14833;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A host name or IP address (without brackets) and a port; sealed by the token.
+    /// TCP, sealed by the token: a host name or IP address (without brackets) and a port.
     Tcp {
         /// Name or IP address.
         host: String,
         /// TCP port.
         port: u16,
     },
-    /// The same, in the clear.
+    /// TCP in the clear.
     Clear {
         /// Name or IP address.
         host: String,
         /// TCP port.
         port: u16,
     },
-    /// The same, reached by TLS over TCP.
+    /// TLS over TCP.
     Tls {
-        /// Name or IP address, which the server's certificate is for.
+        /// Name or IP address, which the server's certificate must name.
         host: String,
         /// TCP port.
         port: u16,
     },
-    /// A Unix socket's path, and what a session goes over to from there.
+    /// A Unix socket's path, and the transport to which its sessions switch.
     Unix(PathBuf, TransportWish),
 }
 
-/// What a session at an address goes over to from the socket over which client and worker meet.
+/// The transport to which a session switches from the socket over which client and worker meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransportWish {
-    /// Nothing: it stays there.
+    /// None: it stays on the socket.
     Stay,
-    /// This, where that is possible.
+    /// This one, where both sides have it.
     WherePossible(Transport),
-    /// This: there is no session without.
+    /// This one: without it the session fails.
     Always(Transport),
 }
 
 impl Address {
-    /// A Unix socket over which everything goes.
+    /// A Unix socket that carries everything.
     #[must_use]
     pub fn unix(path: PathBuf) -> Self {
         Self::Unix(path, TransportWish::Stay)
     }
 
-    /// What a session at this address goes over to.
+    /// The transport to which a session at this address switches.
     #[must_use]
     pub fn transport(&self) -> TransportWish {
         match self {
@@ -80,7 +80,7 @@ pub enum AddressError {
     /// The port is not a number from 0 to 65535.
     #[error("not a port: {port:?} in address: {address:?}")]
     Port {
-        /// What stands where the port should.
+        /// The text in the port's place.
         port: String,
         /// The whole text.
         address: String,
@@ -88,7 +88,7 @@ pub enum AddressError {
     /// A Unix socket's path must be absolute.
     #[error("not an absolute path in address: {0:?}")]
     Path(String),
-    /// None that is known.
+    /// The scheme is unknown.
     #[error("unknown scheme (tcp://, tls://, clear://, unix:// and shm:// are known) in address: {0:?}")]
     Scheme(String),
 }
@@ -118,7 +118,7 @@ impl FromStr for Address {
     }
 }
 
-/// What a session goes over to whose two sides meet over a Unix socket, by the scheme of its address.
+/// The transport to which a session over a Unix socket switches, by the scheme of its address.
 fn met_at_a_path(scheme: &str) -> Option<TransportWish> {
     match Transport::named(scheme) {
         Some(Transport::Socket) => None,

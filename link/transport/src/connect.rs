@@ -1,6 +1,6 @@
 //! Opens a connection to a server and sets the socket up.
-//! In: an address and a time limit. Out: a link on which nothing has been said yet.
-//! It tries each address a name has, in order, within the one time limit.
+//! In: an address and a time limit. Out: a link on which nothing has been sent yet.
+//! It tries each address of a name in order, within one time limit.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
@@ -13,22 +13,22 @@ use crate::pipes::socket_options::{prepare_tcp, prepare_unix};
 use crate::pipes::tls::ClientTls;
 use crate::secret::Secret;
 
-/// What a client goes by when it connects.
+/// What a client needs to connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trust<'a> {
-    /// What a `tls://` address needs.
+    /// For a `tls://` address.
     pub tls: Option<&'a ClientTls>,
-    /// What seals a `tcp://` address.
+    /// The secret that seals a `tcp://` address.
     pub secret: Option<&'a Secret>,
 }
 
-/// Connects to `address` within `timeout`. A `tcp://` address is sealed by the secret. Without one it is in the clear where the
-/// server is on this machine, and not had elsewhere.
+/// Connects to `address` within `timeout`. The secret seals a `tcp://` address. Without a secret, a server on this
+/// machine is reached in the clear, and any other is refused.
 ///
 /// # Errors
-/// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time; [`LinkError::Tls`] where
-/// its certificate is not trusted, [`LinkError::NoTls`] and [`LinkError::NoToken`] where what it needs is missing,
-/// [`LinkError::Unproved`] and [`LinkError::Unsealed`] where a server does not seal by the same secret.
+/// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time. [`LinkError::Tls`]:
+/// its certificate is not trusted. [`LinkError::NoTls`], [`LinkError::NoToken`]: the certificates or the token it needs
+/// are missing. [`LinkError::Unproved`], [`LinkError::Unsealed`]: the server does not seal by the same secret.
 pub fn connect(address: &Address, timeout: Duration, trust: &Trust<'_>) -> Result<Link, LinkError> {
     let deadline = Instant::now() + timeout;
     match address {
@@ -58,12 +58,12 @@ pub fn connect(address: &Address, timeout: Duration, trust: &Trust<'_>) -> Resul
     }
 }
 
-/// A link on which nothing has been said, and where it leads.
+/// A link on which nothing has been sent, and the socket address it leads to.
 fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<(Link, SocketAddr), LinkError> {
     let what = || format!("connecting to {address}");
     let end = Instant::now() + timeout;
     let mut failure = None;
-    // The resolver's own words are of its making: "failed to lookup address information", and the reason behind them.
+    // Replaces the resolver's own words: "failed to lookup address information", and a reason.
     let unknown = |_| LinkError::system(what(), std::io::Error::new(std::io::ErrorKind::NotFound, "host not found"));
     for place in (host, port).to_socket_addrs().map_err(unknown)? {
         let left = end.saturating_duration_since(Instant::now());

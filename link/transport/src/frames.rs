@@ -1,6 +1,6 @@
 //! Frames in order, over any pipe.
-//! In: messages to send, and a pipe's bytes. Out: frames with a sequence at the pipe, and frames that have come.
-//! They name the pipe by its interface only, and do not know what a message means.
+//! In: messages to send, and a pipe's bytes. Out: frames with a sequence at the pipe, and received frames.
+//! They use the pipe's interface only, and never interpret a message.
 
 pub(crate) mod bulk_frame;
 pub(crate) mod flusher;

@@ -1,6 +1,6 @@
 //! Moves frames between client and server over TCP, TLS, Unix sockets and rings in shared memory.
-//! In: an address or an open socket, and messages. Out: messages in order, or the reason why the link is over.
-//! It knows frames, sequences and buffers; what a message means is for others.
+//! In: an address or an open socket, and messages. Out: messages in order, or the reason for the link's end.
+//! It knows frames, sequences and buffers, and never interprets a message.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,6 +1,6 @@
 //! Waits for connections on one address.
-//! In: an address. Out: links with who is at the other end.
-//! A Unix socket's file is its own: a stale one is replaced, a live one is not, and it is removed at the end.
+//! In: an address. Out: links, each with its peer.
+//! It owns a Unix socket's file: it replaces a stale one, never a live one, and removes its own at the end.
 
 use std::io;
 use std::net::TcpListener;
@@ -18,8 +18,8 @@ use crate::error::LinkError;
 use crate::link::Link;
 use crate::peer::Peer;
 
-/// Connections that the system keeps until they are accepted: a thousand at once are no reason for a client to wait a second
-/// until it tries again. The system cuts it down to its own limit.
+/// Connections that the kernel queues until they are accepted: with a thousand at once, no client has to retry after a
+/// second. The kernel caps it at its own limit.
 const BACKLOG: i32 = 4096;
 
 /// Waits for connections on one address.
@@ -44,22 +44,22 @@ impl Listener {
         bind(address).map_err(|source| LinkError::system(format!("listening on {address}"), source))
     }
 
-    /// Where it listens, with the port it really has.
+    /// Its address, with the actual port.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The next connection, or `None` when there is none now: wait for [`AsFd`] to become readable.
+    /// The next connection. `None`: there is none now; wait until [`AsFd`] is readable.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the operating system gives no connection, for example for want of descriptors.
+    /// [`LinkError::System`] when the kernel gives no connection, for example for want of descriptors.
     pub fn accept(&self) -> Result<Option<(Link, Peer)>, LinkError> {
         let Some((socket, peer)) = self.accept_socket()? else { return Ok(None) };
         Ok(Some((Link::accepted(Arc::new(socket), &peer)?, peer)))
     }
 
-    /// As [`Listener::accept`], for who makes a link of it by [`Link::accepted`] or closes it.
+    /// As [`Listener::accept`], for a caller that makes a link by [`Link::accepted`], or closes it.
     ///
     /// # Errors
     /// As [`Listener::accept`].
@@ -80,7 +80,7 @@ impl Listener {
             }
             Inner::Unix { listener, .. } => {
                 let (stream, _) = listener.accept()?;
-                // Who cannot be told is not let in; the next in line has done nothing.
+                // A peer that cannot be identified is refused; the next one in the queue is not to blame.
                 let who = getsockopt(&stream, PeerCredentials).map_err(|_| io::ErrorKind::ConnectionAborted)?;
                 Ok((stream.into(), Peer::Unix { uid: who.uid(), pid: who.pid() }))
             }
@@ -102,7 +102,7 @@ impl Drop for Listener {
         if let Inner::Unix { path, inode, .. } = &self.inner
             && path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == *inode)
         {
-            // It may be gone already; then there is nothing to remove.
+            // If it is gone already, there is nothing to remove.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -117,7 +117,7 @@ fn bind(address: &Address) -> io::Result<Listener> {
             let port = listener.local_addr()?.port();
             Ok(Listener { inner: Inner::Tcp(listener), address: Address::Tcp { host: host.clone(), port } })
         }
-        // Which of the two is spoken on a port is for what the clients say first.
+        // A client's first bytes decide between the two.
         Address::Tls { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "listen on tcp:// and name a certificate"))
         }
@@ -134,7 +134,7 @@ fn bind(address: &Address) -> io::Result<Listener> {
     }
 }
 
-/// Removes a socket file nobody listens on any more; anything else stays and `bind` will refuse.
+/// Removes a stale socket file. Anything else stays, and `bind` refuses.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {

@@ -1,19 +1,19 @@
-//! Who is at the other end of a connection, as the system says.
-//! In: what came with an accepted connection. Out: an address, or a process of this machine.
-//! It asks the peer nothing and believes nothing that it says.
+//! The peer of a connection, as the kernel reports it.
+//! In: the credentials of an accepted connection. Out: an address, or a process of this machine.
+//! It never asks the peer, and trusts nothing that the peer sends.
 
 use std::net::SocketAddr;
 
-/// Who is at the other end of an accepted connection.
+/// The peer of an accepted connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Another or this host, by TCP.
+    /// Another host or this one, by TCP.
     Tcp(SocketAddr),
     /// A process of this host, as the kernel vouches.
     Unix {
         /// Its effective user id when it connected.
         uid: u32,
-        /// Its process id when it connected; 0: it is of another process namespace, and not shown in this one.
+        /// Its process id when it connected; 0: its process namespace is not visible from this one.
         pid: i32,
     },
 }

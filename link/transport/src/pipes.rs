@@ -1,5 +1,6 @@
 //! What carries a link's bytes: sockets, TLS, records sealed by the token, rings in shared memory.
-//! In: a connected socket, or what two sides have agreed to go over to. Out: bytes in both directions, behind one interface.
+//! In: a connected socket, or the transport that two sides agreed on. Out: bytes in both directions, behind one
+//! interface.
 //! They know no frames. A new transport is one file here.
 
 pub(crate) mod borrowed;

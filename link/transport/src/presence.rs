@@ -1,7 +1,8 @@
-//! That a process of this machine holds its end of a Unix socket itself, instead of passing bytes on for somebody else.
-//! In: a first message to send, or what came with one. Out: the message with a descriptor of the sender's process, or whether
-//! that process is the one the kernel says has connected.
-//! A proxy of bytes (socat, a hypervisor's vsock proxy) cannot pass a descriptor on, and another's would name another process.
+//! Proof that a process of this machine holds its end of a Unix socket itself, and does not forward bytes for another.
+//! In: a first message to send, or the descriptor that came with one. Out: the message with a descriptor of the
+//! sender's process, or whether the kernel names that process as the peer.
+//! A byte proxy (socat, a hypervisor's vsock proxy) cannot forward a descriptor, and one of its own names another
+//! process.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -14,7 +15,7 @@ use crate::peer::Peer;
 use crate::secret::Protection;
 
 impl Link {
-    /// Sends a message, over a Unix socket with a descriptor of this process, where the system has such.
+    /// Sends a message. Over a Unix socket a descriptor of this process goes with it, where the kernel supports that.
     ///
     /// # Errors
     /// As [`Link::send`].
@@ -22,14 +23,14 @@ impl Link {
         let process = (*self.protection() == Protection::Local).then(|| pidfd_open(getpid(), PidfdFlags::empty()));
         match process {
             Some(Ok(process)) => self.send_with(message, std::os::fd::AsFd::as_fd(&process)),
-            // Who cannot show it proves the token.
+            // A client without this descriptor proves the token instead.
             Some(Err(_)) | None => self.send(message),
         }
     }
 }
 
 impl Peer {
-    /// Whether this descriptor, which came from the peer, is of the very process that has connected.
+    /// Whether this descriptor, sent by the peer, names the process that connected.
     #[must_use]
     pub fn is_shown_by(&self, descriptor: Option<&OwnedFd>) -> bool {
         let (Self::Unix { pid, .. }, Some(descriptor)) = (self, descriptor) else { return false };

@@ -1,30 +1,30 @@
-//! What client and server make of the token they share: the key that seals plain TCP, and proofs for connections that are
-//! not sealed by it.
-//! In: the token, what a connection is bound to, nonces. Out: keys and proofs, and whether one is right.
-//! The token itself is not kept, nothing of it is shown, and comparing a proof takes the same time whatever differs.
+//! What client and server derive from their shared token: the key that seals plain TCP, and proofs for other
+//! connections.
+//! In: the token, a connection's protection, nonces. Out: keys, proofs, and whether a proof is right.
+//! It never keeps or shows the token, and compares proofs in constant time.
 
 use std::fmt;
 
 use aws_lc_rs::hmac;
 
-/// What the key of sealed connections is derived for.
+/// The context of the key of sealed connections.
 const SEALING: &[u8] = b"floe seal v3";
-/// What a proof covers first.
+/// The context of a proof: its first part.
 const PROVING: &[u8] = b"floe proof v3";
 
-/// Bytes of a proof, of keys, and of what a connection is bound to.
+/// Bytes of a proof, of a key, and of a connection's binding.
 const BYTES: usize = 32;
 
-/// How a connection's bytes are protected, as both of its ends see it. A proof holds for this connection alone.
+/// The protection of a connection's bytes, as both ends see it. It binds a proof to this connection alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// A socket within this machine.
     Local,
     /// TCP in the clear.
     Clear,
-    /// TCP that is sealed by the token; the handshake's hash.
+    /// TCP sealed by the token, with the handshake's hash.
     Sealed([u8; BYTES]),
-    /// TLS; what its exporter gives for floe.
+    /// TLS, with its exporter's bytes for floe.
     Tls([u8; BYTES]),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Protection {
 }
 
 impl Protection {
-    /// Its name and what it is bound to, as a proof covers them.
+    /// Its name and its binding, as a proof covers them.
     fn bound(&self) -> (&'static [u8], &[u8]) {
         match self {
             Self::Local => (b"local", &[]),
@@ -51,7 +51,7 @@ impl Protection {
     }
 }
 
-/// Whose proof it is.
+/// The side that makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The client's.
@@ -60,7 +60,7 @@ pub enum Side {
     Server,
 }
 
-/// A token, for what it is used for.
+/// A token's keys.
 #[derive(Clone)]
 pub struct Secret {
     sealing: [u8; BYTES],
@@ -74,7 +74,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Of a token.
+    /// Derives the keys of a token.
     #[must_use]
     pub fn of(token: &str) -> Self {
         let proving = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
@@ -83,12 +83,12 @@ impl Secret {
         Self { sealing, proving }
     }
 
-    /// The key that both sides of a sealed connection begin with.
+    /// The key with which both sides of a sealed connection begin.
     pub(crate) fn sealing(&self) -> &[u8; BYTES] {
         &self.sealing
     }
 
-    /// The proof of one side that it knows the token.
+    /// One side's proof that it knows the token.
     #[must_use]
     pub fn proof(&self, side: Side, protection: &Protection, server: &[u8], client: &[u8]) -> [u8; BYTES] {
         let mut proof = [0; BYTES];
@@ -96,14 +96,14 @@ impl Secret {
         proof
     }
 
-    /// Whether this is that proof.
+    /// Whether a proof is right.
     #[must_use]
     pub fn proves(&self, side: Side, protection: &Protection, server: &[u8], client: &[u8], proof: &[u8]) -> bool {
         hmac::verify(&self.proving, &covered(side, protection, server, client), proof).is_ok()
     }
 }
 
-/// What a proof covers: each part behind its length, so that no two of them run together.
+/// The bytes that a proof covers: each part behind its length, so that no two parts run together.
 fn covered(side: Side, protection: &Protection, server: &[u8], client: &[u8]) -> Vec<u8> {
     let side: &[u8] = match side {
         Side::Client => b"C",

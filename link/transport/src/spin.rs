@@ -1,6 +1,7 @@
-//! How long a thread looks again before it sleeps, and where it waits for a moment.
-//! In: the number of processors, or what `FLOE_SPIN` says. Out: a time, and a loop that ends with it.
-//! A sleeping thread takes several microseconds to wake; one that looks again takes a fraction of one, and a processor.
+//! How long a thread spins before it parks.
+//! In: the number of processors, or the value of `FLOE_SPIN`. Out: a time, and a loop that ends with it.
+//! A parked thread takes several microseconds to wake; a spinning one reacts in a fraction of one, but occupies a
+//! processor.
 
 use std::num::{NonZero, NonZeroU64};
 use std::sync::Arc;
@@ -9,40 +10,41 @@ use std::time::{Duration, Instant};
 
 /// The variable that sets the time, in microseconds.
 pub const SPIN_VARIABLE: &str = "FLOE_SPIN";
-/// The time where there are processors to spare: longer than the gaps between the calls of a busy program, shorter than
-/// anything a person would call load.
+/// The default time where processors are spare: longer than the gaps between a busy program's calls, and too short to
+/// count as load.
 const DEFAULT: Duration = Duration::from_micros(100);
-/// Processors from which on some are spared. Client and worker on one machine have up to four threads that wait.
+/// The fewest processors at which some count as spare: client and worker on one machine have up to four waiting
+/// threads.
 const ENOUGH_PROCESSORS: usize = 4;
-/// The longest time that can be set.
+/// The longest time that the variable can set.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Looks between two readings of the clock.
+/// Polls between two readings of the clock.
 const LOOKS: u32 = 8;
 
-/// How many times that time a thread looks for what the program waits for, as CUDA's own waits do; longer, as a wake takes
-/// hundreds of microseconds on a virtual machine whose processors have gone to sleep.
+/// Factor on the time for results that the program waits for. CUDA's own waits spin too. It is large because a wake
+/// takes hundreds of microseconds on a virtual machine whose processors are idle.
 const PATIENCE: u32 = 1_000;
-/// Pauses of the processor between two looks of the patient part, of about 45 ns each.
+/// Processor pauses between two polls of the patient part, about 45 ns each.
 const PAUSES: u32 = 100;
-/// So many times that time a wait is short, and the patient part has no pauses: a copy of 16 MiB takes 0.3 ms, and each of
-/// the two that look for its end would add half of what lies between two looks.
+/// A wait up to this factor of the time is short, and polls without pauses. A copy of 16 MiB takes 0.3 ms, and each of
+/// the two threads that poll for its end would add half an interval.
 const SHORT: u32 = 10;
 
-/// How many processors the calling thread may run on. To ask reads a dozen files.
+/// The number of processors that the calling thread may run on. Asking reads a dozen files.
 #[must_use]
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// How long a thread looks again before it sleeps; zero: not at all.
+/// How long a thread spins before it parks; zero: not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spin {
-    /// It does nothing else.
+    /// How long a thread spins.
     time: Duration,
 }
 
 impl Spin {
-    /// What `setting` (microseconds) says, or what suits this process's processors.
+    /// The time of `setting` in microseconds, or the default for this process's processors.
     #[must_use]
     pub fn new(setting: Option<&str>) -> Self {
         match setting.and_then(|text| text.trim().parse().ok()) {
@@ -52,20 +54,21 @@ impl Spin {
         }
     }
 
-    /// What this process's environment says.
+    /// The time that this process's environment sets, or the default.
     #[must_use]
     pub fn of_process() -> Self {
         Self::new(std::env::var(SPIN_VARIABLE).ok().as_deref())
     }
 
-    /// Whether threads look again at all.
+    /// Whether threads spin at all.
     #[must_use]
     pub fn is_on(self) -> bool {
         !self.time.is_zero()
     }
 
-    /// Lets the moment between two looks for what the program waits for pass, when the first was so long ago; where that is
-    /// no short time it leaves the processor to others. False: it is time to sleep, a hundred milliseconds where nothing is set.
+    /// Passes the interval between two polls for a result that the program waits for, given the time since the first
+    /// poll. After a short wait it yields the processor to others. False: it is time to park, by default after a
+    /// hundred milliseconds.
     pub fn pass(self, waited: Duration) -> bool {
         if waited < self.time {
             return true;
@@ -80,13 +83,13 @@ impl Spin {
         true
     }
 
-    /// Looks until there is something, or the time is over: then `None`.
+    /// Polls until there is something. `None`: the time is over.
     pub fn look<T>(self, look: impl FnMut() -> Option<T>) -> Option<T> {
         self.look_while(look, |_| false)
     }
 
-    /// As [`Spin::look`], and patiently while something is expected, which is when the time begins anew; that is asked every
-    /// few looks, with the time it is.
+    /// As [`Spin::look`], and patiently while something is expected, which restarts the time. It asks every few polls
+    /// whether that is so, and passes the current time.
     pub fn look_while<T>(
         self,
         mut look: impl FnMut() -> Option<T>,
@@ -119,34 +122,34 @@ impl Spin {
     }
 }
 
-/// Says to who waits that what it waits for is expected.
+/// Tells a waiting thread that its result is expected.
 #[derive(Clone, Debug, Default)]
 pub struct Expected(Arc<AtomicBool>);
 
 impl Expected {
-    /// From now on it is, or is not.
+    /// Sets whether it is expected.
     pub fn set(&self, is: bool) {
         self.0.store(is, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Whether it is expected.
     #[must_use]
     pub fn is(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Whether this machine has processors to spare just now.
+/// Whether this machine has spare processors just now.
 mod spare {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
-    /// How long an answer holds.
+    /// How long an answer stays valid.
     const HOLDS: Duration = Duration::from_millis(2);
 
-    /// Whether fewer threads run or want to than there are processors, or were so a moment ago: then nobody waits for the
-    /// one that asks.
+    /// Whether fewer threads are runnable than there are processors, now or a moment ago: then a spinning thread delays
+    /// nobody.
     pub(super) fn are_processors() -> bool {
         static BEGAN: OnceLock<Instant> = OnceLock::new();
         static ASKED: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -154,14 +157,14 @@ mod spare {
         let now = BEGAN.get_or_init(Instant::now).elapsed().as_micros().try_into().unwrap_or(u64::MAX - 1);
         let asked = ASKED.load(Ordering::Relaxed);
         let holds = asked != u64::MAX && u128::from(now.saturating_sub(asked)) < HOLDS.as_micros();
-        // One thread asks anew, the others go by what is known.
+        // One thread asks again; the others use the last answer.
         if !holds && ASKED.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             SPARE.store(ask(), Ordering::Relaxed);
         }
         SPARE.load(Ordering::Relaxed)
     }
 
-    /// A system that says nothing has none.
+    /// Without an answer from the kernel, there are none.
     fn ask() -> bool {
         // It does not change while a program waits.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
@@ -170,15 +173,15 @@ mod spare {
         running(&load).is_some_and(|running| running <= processors)
     }
 
-    /// Threads that run or want to: `0.20 0.18 0.12 RUNNING/ALL LAST`.
+    /// Runnable threads, from `0.20 0.18 0.12 RUNNING/ALL LAST`.
     pub(super) fn running(load: &str) -> Option<usize> {
         load.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
     }
 }
 
-/// Makes short sleeps of the calling thread as short as they are asked for; Linux adds 50 µs otherwise.
+/// Makes short sleeps of the calling thread precise; Linux adds 50 µs otherwise.
 pub fn sleep_precisely() {
-    // A system that refuses sleeps longer, that is all.
+    // Where the kernel refuses, sleeps are only longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
 }
 

@@ -1,12 +1,12 @@
-//! What carries a session's own connection once client and worker have met over a socket.
-//! In: what either side says on the wire, and names. Out: one value, which client, daemon and worker pass on.
+//! The transport of a session's main connection once client and worker have met over a socket.
+//! In: names, and what either side offers on the wire. Out: one value, which client, daemon and worker share.
 //! It carries nothing: the pipe of each is a file of `pipes`.
 
 use floe_wire::{Attach, AttachReply};
 
 use crate::peer::Peer;
 
-/// What carries a session's own connection.
+/// The transport of a session's main connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// The socket over which client and worker meet.
@@ -20,7 +20,7 @@ impl Transport {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Socket, Self::Rings];
 
-    /// Its name; of what a session goes over to it is the scheme of its addresses.
+    /// Its name, which is also the scheme of its addresses.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,13 +29,13 @@ impl Transport {
         }
     }
 
-    /// The one of this name.
+    /// The transport of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
-    /// What it is made of, for people.
+    /// Its description, for people.
     #[must_use]
     pub fn carrier(self) -> &'static str {
         match self {
@@ -44,19 +44,19 @@ impl Transport {
         }
     }
 
-    /// What a client has ready beside its socket.
+    /// The transport that a client's request offers.
     #[must_use]
     pub fn offered(request: &Attach<'_>) -> Self {
         if request.rings > 0 { Self::Rings } else { Self::Socket }
     }
 
-    /// What a server takes of that.
+    /// The transport that a server's reply accepts.
     #[must_use]
     pub fn taken(reply: &AttachReply<'_>) -> Self {
         if reply.rings { Self::Rings } else { Self::Socket }
     }
 
-    /// As a server's reply says that it takes it.
+    /// Writes it into a server's reply as accepted.
     pub fn say_taken(self, reply: &mut AttachReply<'_>) {
         reply.rings = match self {
             Self::Socket => false,
@@ -73,7 +73,7 @@ impl Transport {
         }
     }
 
-    /// Whether it can break while both processes are there; else a session on it needs no time to be resumed.
+    /// Whether it can break while both processes run; otherwise its session needs no grace period.
     #[must_use]
     pub fn can_break(self) -> bool {
         match self {

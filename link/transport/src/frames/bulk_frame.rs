@@ -1,6 +1,6 @@
-//! A frame that carries many bytes, taken apart: its head first, then its data, straight to where they belong.
-//! In: a frame's head and what comes behind it. Out: the head's numbers, and the data into memory of the caller's.
-//! Data left unread break the link: what follows them cannot be found any more.
+//! A frame that carries many bytes, read in two steps: first its head, then its data, straight into their place.
+//! In: a frame's head and the bytes behind it. Out: the head's numbers, and the data in memory of the caller's.
+//! Unread data break the link: the reader cannot find the next frame behind them.
 
 use floe_wire::FrameHeader;
 
@@ -9,10 +9,10 @@ use crate::frames::incoming::Incoming;
 
 /// Bytes of a bulk frame's payload before its data: two 64-bit fields and the data's length.
 pub(crate) const BULK_HEAD: usize = 20;
-/// Where in the head the length stands.
+/// The offset of the length in the head.
 const LENGTH_AT: usize = BULK_HEAD - 4;
 
-/// A bulk frame whose data are still to be read: all of them, or the link is over.
+/// A bulk frame with unread data. The caller reads all of them, or the link breaks.
 #[derive(Debug)]
 pub struct Bulk<'a> {
     kind: u16,
@@ -27,7 +27,7 @@ impl<'a> Bulk<'a> {
         Self { kind: header.kind, sequence: header.sequence, head, left: data, incoming }
     }
 
-    /// Which message it is.
+    /// The kind of its message.
     #[must_use]
     pub fn kind(&self) -> u16 {
         self.kind
@@ -39,13 +39,13 @@ impl<'a> Bulk<'a> {
         self.sequence
     }
 
-    /// Bytes of data that have not been read.
+    /// Unread bytes of data.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// The payload with its data left out: what the message decodes from, with empty data.
+    /// The payload without its data: the message decodes from it, with empty data.
     ///
     /// # Errors
     /// [`LinkError::Frame`] where the length in the head is not that of the data.
@@ -59,7 +59,7 @@ impl<'a> Bulk<'a> {
         Err(LinkError::Length { said, is: self.left })
     }
 
-    /// The payload's bytes before its data, as they came.
+    /// The payload's bytes before its data, as received.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head
@@ -71,9 +71,9 @@ impl<'a> Bulk<'a> {
     /// [`LinkError`] when the connection breaks.
     ///
     /// # Panics
-    /// When there are not as many left.
+    /// When fewer are left.
     pub fn read(&mut self, target: &mut [u8]) -> Result<(), LinkError> {
-        assert!(target.len() <= self.left, "{} bytes of data are asked for, left are: {}", target.len(), self.left);
+        assert!(target.len() <= self.left, "{} bytes of data are wanted, left are: {}", target.len(), self.left);
         self.incoming.read_data(target)?;
         self.left -= target.len();
         if self.left == 0 {

@@ -1,9 +1,8 @@
-//! The thread that sends what was posted a moment after it was posted, together with what came in that moment, and what is
-//! borrowed as soon as it is posted. What is posted after a quiet time, or within a machine first after an answer was waited for,
-//! has been sent by who posted it. More would cost who posts more than it is worth: a program that launches every 20 µs would
-//! write every second launch itself.
-//! In: what stands in line. Out: bytes in the pipe.
-//! It sleeps until it is woken when nothing has been posted for a while, and ends with the link.
+//! The flusher: a thread that sends posted frames a moment later, in batches, and borrowed buffers at once. A poster
+//! itself writes the first frame after a quiet time, and within a machine the first one after a reply. Writing more
+//! would cost posters too much: a program that launches every 20 µs would write every second launch itself.
+//! In: queued frames. Out: bytes in the pipe.
+//! It parks when nothing has been posted for a while, and ends with the link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use crate::frames::outgoing::State;
 use crate::frames::writing::Shared;
 use crate::spin::{Spin, sleep_precisely};
 
-/// How long frames gather while they keep coming.
+/// How long a batch gathers while frames keep coming.
 const GATHER: Duration = Duration::from_micros(30);
-/// Rounds without a frame after which who posts the next writes it, within a machine.
+/// Rounds without a frame after which the next poster writes its frame itself, within a machine.
 const QUIET_ROUNDS: u32 = 3;
-/// Rounds without a frame after which the flusher sleeps until it is woken.
+/// Rounds without a frame after which the flusher parks.
 const IDLE_ROUNDS: u32 = 20;
 
 /// Starts the thread; whether it runs.
@@ -29,7 +28,7 @@ fn run(shared: &Shared) {
     if Spin::of_process().is_on() {
         sleep_precisely();
     }
-    // A network's socket takes several times as long for a frame: who posts writes there only what would wait for a wake.
+    // A network socket takes several times as long per frame: a poster writes there only when the flusher is parked.
     let is_cheap = shared.is_local();
     let (mut idle, mut seen) = (0, 0);
     loop {
@@ -38,7 +37,7 @@ fn run(shared: &Shared) {
             return;
         }
         if outgoing.sent() != seen {
-            // Whoever wrote them.
+            // No matter which thread wrote them.
             (idle, seen) = (0, outgoing.sent());
         }
         if outgoing.is_empty() {
@@ -88,11 +87,11 @@ mod tests {
             sender.post(&MemoryInfo {}).expect("it is open");
             pipe.own() > before
         };
-        // The flusher may be at its look just then.
+        // The flusher may be polling just then.
         let firsts = (0..20).filter(first).count();
         assert!(firsts > 10, "of 20 frames behind answers the thread that posted them wrote: {firsts}");
         let before = pipe.own();
-        // Longer than frames gather, which has taken who posts for the first each time. Sleeps that are not precise are longer.
+        // Longer than a batch gathers: such a gap once made every post a first one. Imprecise sleeps are longer.
         let gap = if Spin::of_process().is_on() { 2 * GATHER } else { 5 * GATHER };
         let mut next = Instant::now();
         for _ in 0..FRAMES {

@@ -1,7 +1,6 @@
-//! Bytes that have come and are not yet taken as frames.
-//! In: a pipe's bytes, as many as are asked for and some ahead. Out: the same, in order, where they lie in a buffer that is used
-//! again, or straight in memory of the caller's.
-//! It knows no frames; behind data that were left unread it gives out nothing more.
+//! Received bytes that are not yet taken as frames.
+//! In: a pipe's bytes, as many as the caller wants and some ahead. Out: the same bytes in order, in a reused buffer or
+//! straight in memory of the caller's. It knows no frames, and gives out nothing behind unread data.
 
 use std::sync::Arc;
 
@@ -13,16 +12,16 @@ use crate::pipes::pipe::Pipe;
 pub(crate) enum Have {
     Enough,
     Nothing,
-    /// The peer closed before the first of them.
+    /// The peer closed before the first byte.
     Closed,
 }
 
-/// What has been read of a pipe.
+/// The bytes read from a pipe.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) reading: Reading,
     buffer: Vec<u8>,
-    /// The bytes of `buffer` that hold what is not yet taken.
+    /// The untaken bytes of `buffer`.
     start: usize,
     end: usize,
 }
@@ -32,13 +31,13 @@ impl Incoming {
         Self { reading: Reading::new(pipe), buffer: Vec::new(), start: 0, end: 0 }
     }
 
-    /// What was read and not taken.
+    /// Bytes that were read and not taken.
     #[inline]
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Takes the next bytes, which are there.
+    /// Takes the next bytes, which have been read.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) -> &[u8] {
         let from = self.start;
@@ -63,19 +62,19 @@ impl Incoming {
         assert_eq!(self.start, self.end, "bytes were read ahead");
     }
 
-    /// Whoever reads says itself when what came is where it belongs.
+    /// Leaves acknowledgements to the reader.
     pub(crate) fn tell_nothing(&mut self) {
         self.reading.tells = false;
     }
 
-    /// A large frame is where it belongs.
+    /// Acknowledges a large frame, which is in its place.
     pub(crate) fn tell_of_large(&self) {
         if self.reading.tells {
             self.reading.pipe.taken();
         }
     }
 
-    /// Reads until `needed` bytes are there.
+    /// Reads until `needed` bytes have arrived.
     #[inline]
     pub(crate) fn have(&mut self, needed: usize, ahead: usize, wait: Wait) -> Result<Have, LinkError> {
         if self.end - self.start >= needed {
@@ -84,7 +83,7 @@ impl Incoming {
         let most = needed.max(ahead);
         self.make_room(most);
         while self.end - self.start < needed {
-            // No further, though the buffer may have grown: what is read ahead of data is copied once more.
+            // No further, though the buffer may have grown: data that are read ahead are copied once more.
             let until = self.start + most;
             let read = self.reading.read(&mut self.buffer[self.end..until], wait)?;
             match read {
@@ -107,7 +106,7 @@ impl Incoming {
         }
     }
 
-    /// Fills `target` with the bytes that come next, past any frame.
+    /// Fills `target` with the next bytes, regardless of frames.
     pub(crate) fn read_data(&mut self, target: &mut [u8]) -> Result<(), LinkError> {
         let buffered = target.len().min(self.end - self.start);
         let (first, mut rest) = target.split_at_mut(buffered);
@@ -123,7 +122,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Data of a bulk frame stay unread: nothing that follows can be told apart from them.
+    /// Marks a bulk frame's data as left unread: nothing behind them can be read.
     pub(crate) fn break_off(&mut self) {
         self.reading.is_broken = true;
     }

@@ -1,6 +1,6 @@
-//! Frames that have a sequence and are not yet in the pipe.
-//! In: messages. Out: segments in order: bytes of frames, and behind them the data that are written from where they lie.
-//! It writes nothing and waits for nobody.
+//! Frames that have a sequence, but are not yet in the pipe.
+//! In: messages. Out: segments in order: bytes of frames, each followed by a borrowed buffer or nothing. It writes
+//! nothing and never waits.
 
 use std::collections::VecDeque;
 
@@ -10,17 +10,17 @@ use crate::error::{Failure, LinkError};
 use crate::frames::salt::{SALTED_FROM, salt};
 use crate::pipes::borrowed::BorrowedBuffer;
 
-/// Trailing bytes from which on they are written from where they lie instead of being copied first.
+/// The fewest trailing bytes that are written from where they lie instead of being copied first.
 pub(crate) const BULK_BYTES: usize = 32 << 10;
-/// A buffer larger than this is given back instead of being used again.
+/// A larger buffer than this is freed instead of reused.
 const KEPT_BYTES: usize = 1 << 20;
-/// Buffers kept for use again.
+/// Buffers kept for reuse.
 const KEPT_BUFFERS: usize = 4;
 
-/// A part of what is to be sent.
+/// A part of the queued bytes.
 pub(crate) struct Segment {
     pub(crate) bytes: Vec<u8>,
-    /// What follows the bytes.
+    /// The borrowed buffer behind the bytes.
     pub(crate) borrowed: Option<Box<dyn BorrowedBuffer>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     segments: VecDeque<Segment>,
     /// Frames behind all segments.
     buffer: Vec<u8>,
-    /// Bytes in segments, without what is borrowed.
+    /// Bytes in segments, without borrowed buffers.
     in_segments: usize,
     spare: Vec<Vec<u8>>,
     sent: u64,
@@ -39,9 +39,9 @@ pub(crate) struct Outgoing {
     /// Whether posted frames leave by themselves.
     pub(crate) flusher_runs: bool,
     pub(crate) flusher_sleeps: bool,
-    /// Somebody is writing what stood in line before what stands there now, and will write this, too.
+    /// A thread is writing earlier frames, and will also write those queued now.
     pub(crate) is_written: bool,
-    /// Who posts the next frame writes it, and it waits for no other: the device may have nothing to do.
+    /// The next poster writes its frame at once, unbatched: the device may be idle.
     pub(crate) is_quiet: bool,
 }
 
@@ -59,7 +59,7 @@ impl State {
         if *self == Self::Open { Ok(()) } else { Err(self.refusal()) }
     }
 
-    /// What who wants to send hears.
+    /// The error for a thread that wants to send.
     #[cold]
     fn refusal(&self) -> LinkError {
         match self {
@@ -92,27 +92,27 @@ impl Outgoing {
         }
     }
 
-    /// How many frames have got a sequence.
+    /// The number of frames with a sequence.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that are kept here.
+    /// Bytes that are queued here.
     pub(crate) fn unsent(&self) -> usize {
         self.in_segments + self.buffer.len()
     }
 
-    /// Whether there is nothing to be sent.
+    /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.buffer.is_empty()
     }
 
-    /// Whether data of others stand in line.
+    /// Whether borrowed buffers are queued.
     pub(crate) fn holds_lent(&self) -> bool {
         !self.segments.is_empty()
     }
 
-    /// Appends a message with what `fill` appends as its trailing bytes, `length` of them; returns its sequence.
+    /// Appends a message, whose `length` trailing bytes `fill` appends; returns its sequence.
     pub(crate) fn add_filled<M: Message>(&mut self, message: &M, length: usize, fill: impl FnOnce(&mut [u8])) -> u64 {
         let start = self.begin_hollow(message, length);
         let filled = self.buffer.len();
@@ -121,7 +121,7 @@ impl Outgoing {
         self.finish::<M>(start, 0)
     }
 
-    /// Appends a message whose trailing bytes are fewer than `bulk` and returns its sequence; leaves any other alone.
+    /// Appends a message with fewer than `bulk` trailing bytes and returns its sequence; leaves any other alone.
     #[inline(always)]
     pub(crate) fn add_below<M: Message>(&mut self, message: &M, bulk: usize) -> Option<u64> {
         let start = self.begin();
@@ -135,7 +135,7 @@ impl Outgoing {
         Some(self.finish::<M>(start, 0))
     }
 
-    /// Appends a message but for its trailing bytes, which the caller writes right behind the buffer.
+    /// Appends a message without its trailing bytes, which the caller writes right behind the buffer.
     pub(crate) fn add_head<'m, M: Message>(&mut self, message: &'m M) -> (u64, &'m [u8]) {
         let start = self.begin();
         let tail = message.encode_head(&mut self.buffer);
@@ -153,7 +153,7 @@ impl Outgoing {
         sequence
     }
 
-    /// What is to be sent next; `None`: nothing.
+    /// The next segment to send; `None`: nothing is queued.
     pub(crate) fn next_segment(&mut self) -> Option<Segment> {
         if let Some(segment) = self.segments.pop_front() {
             self.in_segments -= segment.bytes.len();
@@ -163,13 +163,14 @@ impl Outgoing {
         (!self.buffer.is_empty()).then(|| Segment { bytes: self.next_buffer(), borrowed: None })
     }
 
-    /// The bytes behind all segments, to be written now.
+    /// Takes the bytes behind all segments, to be written now.
     pub(crate) fn next_buffer(&mut self) -> Vec<u8> {
         self.is_written = true;
         self.take_buffer()
     }
 
-    /// Gives everything to `write` at once, unless it must wait for what is borrowed or being written, or is not taken.
+    /// Gives everything to `write` at once. It does not where borrowed buffers are queued, another thread writes, or
+    /// `write` refuses.
     #[inline]
     pub(crate) fn give(&mut self, write: impl FnOnce(&[u8]) -> Result<bool, Failure>) -> Result<bool, Failure> {
         let given = !self.is_written && self.segments.is_empty() && write(&self.buffer)?;
@@ -184,7 +185,7 @@ impl Outgoing {
         std::mem::replace(&mut self.buffer, spare)
     }
 
-    /// Takes a buffer back that has been written, for use again.
+    /// Takes back a written buffer, for reuse.
     pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
         self.is_written = false;
         if buffer.capacity() <= KEPT_BYTES && self.spare.len() < KEPT_BUFFERS {
@@ -193,7 +194,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends everything; what was to be sent is returned, to be dropped without a lock.
+    /// Ends everything, and returns the queued segments, to be dropped without a lock.
     pub(crate) fn end(&mut self, state: State) -> VecDeque<Segment> {
         if self.state == State::Open {
             self.state = state;
@@ -203,7 +204,7 @@ impl Outgoing {
         std::mem::take(&mut self.segments)
     }
 
-    /// Leaves room for a header; returns where it goes.
+    /// Leaves room for a header; returns its offset.
     #[inline]
     fn begin(&mut self) -> usize {
         let start = self.buffer.len();
@@ -211,7 +212,7 @@ impl Outgoing {
         start
     }
 
-    /// Begins a message whose `length` trailing bytes are written by others.
+    /// Begins a message whose `length` trailing bytes the caller writes.
     fn begin_hollow<M: Message>(&mut self, message: &M, length: usize) -> usize {
         assert!(M::TAIL, "{} has no trailing bytes to fill", M::NAME);
         let start = self.begin();
@@ -223,8 +224,8 @@ impl Outgoing {
         self.salt(start, length)
     }
 
-    /// Puts a random word ahead of the frame that begins at `start` and has `outside` more bytes than the buffer, where it is
-    /// large; returns where it begins then.
+    /// Puts a random word ahead of the frame at `start`, if it is large, and returns the frame's new start. The frame
+    /// has `outside` more bytes than the buffer.
     #[inline]
     fn salt(&mut self, start: usize, outside: usize) -> usize {
         if !self.is_salted || self.buffer.len() - start - HEADER_BYTES + outside < SALTED_FROM {
@@ -244,7 +245,7 @@ impl Outgoing {
         start
     }
 
-    /// Writes the header of the frame that begins at `start` and has `outside` more bytes than the buffer.
+    /// Writes the header of the frame at `start`, which has `outside` more bytes than the buffer.
     #[inline]
     fn finish<M: Message>(&mut self, start: usize, outside: usize) -> u64 {
         let length = self.buffer.len() - start - HEADER_BYTES + outside;

@@ -1,6 +1,6 @@
-//! Reads of a link's pipe, each with its way of waiting.
-//! In: the pipe's bytes and, where they are wanted, descriptors that came with them. Out: both, as they come.
-//! It looks again for a moment before it has the pipe sleep.
+//! Reads from a link's pipe, each with its kind of wait.
+//! In: the pipe's bytes and, where wanted, the descriptors that came with them. Out: both, as they arrive.
+//! It spins for a moment before it sleeps on the pipe.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::error::{Failure, LinkError};
 use crate::pipes::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
-/// How long who waits until a time lets pass when there was something to read which could not be.
+/// Pause of a wait with a deadline when readable bytes gave nothing yet.
 const FRUITLESS: Duration = Duration::from_millis(1);
 
-/// How one read waits.
+/// The kind of wait of one read.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
-    /// As long as it takes; looks again for a moment before it sleeps.
+    /// Without a limit; it spins for a moment before it sleeps.
     Always,
-    /// Until then.
+    /// Until a deadline.
     Until(Instant),
     /// Not at all.
     Never,
@@ -29,15 +29,15 @@ pub(crate) enum Wait {
 pub(crate) struct Reading {
     pub(crate) pipe: Arc<dyn Pipe>,
     pub(crate) spin: Spin,
-    /// Whether something will come soon.
+    /// Whether bytes are expected soon.
     pub(crate) expected: Expected,
-    /// Whether descriptors are taken; otherwise the system closes them unseen.
+    /// Whether descriptors are taken; otherwise the kernel closes them.
     pub(crate) wants_descriptors: bool,
     /// The descriptor that came last.
     pub(crate) descriptor: Option<OwnedFd>,
-    /// Data of a bulk frame were left unread: what follows is no frame.
+    /// Data of a bulk frame were left unread: the next bytes are no frame.
     pub(crate) is_broken: bool,
-    /// Whether the peer hears of each large frame that it has come.
+    /// Whether each large frame is acknowledged.
     pub(crate) tells: bool,
 }
 
@@ -61,7 +61,7 @@ impl Reading {
         beside.or(among)
     }
 
-    /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
+    /// Reads the bytes that have arrived, after waiting for some. `None`: there are none, and `wait` forbids waiting.
     pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
         let pipe = &*self.pipe;
         let mut descriptor = self.wants_descriptors.then_some(&mut self.descriptor);
@@ -80,10 +80,10 @@ impl Reading {
             let read = if let Wait::Until(deadline) = wait {
                 wait_until(pipe, deadline)?;
                 if fruitless {
-                    // A part of a sealed record counts as readable, and gives nothing yet.
+                    // A part of a sealed record is readable, but gives no bytes yet.
                     std::thread::sleep(FRUITLESS);
                 }
-                // It may have waited for a connection that is gone by now: this must not wait for the next.
+                // The wait may have been on a connection that is gone by now; this read must not wait for the next one.
                 pipe.read_now(target, descriptor.as_deref_mut())
             } else {
                 pipe.read(target, descriptor.as_deref_mut())

@@ -1,7 +1,7 @@
 //! The incoming direction of a link.
-//! In: the bytes of a peer that is not trusted. Out: frames in sequence, borrowed from a buffer that is used again; of
-//! bulk frames, where that is wanted, only the head, and the rest goes straight to where it belongs.
-//! It refuses a frame over the limit before it makes room for it, and it never skips a frame.
+//! In: the bytes of an untrusted peer. Out: frames in sequence, borrowed from a reused buffer. Of bulk frames, on
+//! request, only the head: the caller reads the data straight into their place.
+//! It refuses a frame over the limit before it allocates, and never skips a frame.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::frames::salt::is_salt;
 use crate::pipes::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
-/// How many bytes one read asks for at least, so that many small frames cost one system call.
+/// The fewest bytes one read asks for, so that many small frames cost one system call.
 const READ_AHEAD: usize = 256 << 10;
-/// The same behind a bulk frame: another is likely, and what is read ahead of it is copied once more.
+/// The same behind a bulk frame: another is likely, and bytes of it that are read ahead are copied once more.
 const READ_AHEAD_OF_BULK: usize = 4 << 10;
-/// Payload bytes from which on a frame can be a bulk frame.
+/// The fewest payload bytes of a bulk frame.
 const BULK_PAYLOAD: usize = 64 << 10;
 
-/// What came in.
+/// A received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Which message it is.
+    /// The kind of its message.
     pub kind: u16,
     /// The peer's count of its frames, from 1.
     pub sequence: u64,
@@ -36,7 +36,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// What came in, when bulk frames are taken apart.
+/// A received frame, when bulk frames are read in two steps.
 #[derive(Debug)]
 pub enum Arrival<'a> {
     /// A whole frame.
@@ -45,10 +45,10 @@ pub enum Arrival<'a> {
     Bulk(Bulk<'a>),
 }
 
-/// What there is to read without waiting.
+/// The result of a read without waiting.
 #[derive(Debug)]
 pub enum Now<'a> {
-    /// This.
+    /// A frame.
     Came(Arrival<'a>),
     /// No whole header yet.
     Nothing,
@@ -66,24 +66,24 @@ pub struct Receiver {
     after_bulk: bool,
 }
 
-/// Tells when there is something to read at a link that another thread may be reading.
+/// A handle to wait until a link is readable, while another thread may read it.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<dyn Pipe>);
 
 impl Readiness {
-    /// Sleeps until there is something, or the link has ended; it may return too early.
+    /// Sleeps until the link is readable or has ended; it may return too early.
     pub fn wait(&self) {
-        // A wait that failed shows in what is read next.
+        // The next read reports a failed wait.
         let _ = self.0.wait(None);
     }
 
-    /// What was read is where it belongs, and the peer may be waiting to hear that.
+    /// Acknowledges everything that was read: it is in its place, and the peer may be waiting.
     pub(crate) fn tell_peer(&self) {
         self.0.taken();
     }
 }
 
-/// Whether a header is there.
+/// Whether a header has arrived.
 enum Header {
     Is(FrameHeader),
     Nothing,
@@ -106,12 +106,12 @@ impl Receiver {
         self.incoming.assert_nothing_ahead();
     }
 
-    /// Whoever reads says itself when what came is where it belongs.
+    /// Leaves acknowledgements to the reader.
     pub(crate) fn tell_nothing(&mut self) {
         self.incoming.tell_nothing();
     }
 
-    /// How many frames came in.
+    /// The number of received frames.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
@@ -122,17 +122,17 @@ impl Receiver {
         self.limit = bytes;
     }
 
-    /// How long a wait for bytes looks again before it sleeps.
+    /// Sets how long a wait for bytes spins before it sleeps.
     pub fn set_spin(&mut self, spin: Spin) {
         self.incoming.reading.spin = spin;
     }
 
-    /// Waits for bytes are patient while this says that some are expected.
+    /// Makes waits for bytes patient while `expected` says that some are expected.
     pub fn set_expected(&mut self, expected: Expected) {
         self.incoming.reading.expected = expected;
     }
 
-    /// Takes one descriptor that comes with a frame, or from here on none: the system closes what is not taken.
+    /// Sets whether it takes one descriptor that comes with a frame: the kernel closes all others.
     pub fn take_descriptors(&mut self, take: bool) {
         self.incoming.reading.wants_descriptors = take;
         self.incoming.reading.descriptor = None;
@@ -152,7 +152,7 @@ impl Receiver {
         self.next_frame(READ_AHEAD, Wait::Always)
     }
 
-    /// As [`Receiver::next`], but reads no byte beyond the frame and waits until `deadline` only.
+    /// As [`Receiver::next`], but reads no byte beyond the frame, and waits only until `deadline`.
     ///
     /// # Errors
     /// As [`Receiver::next`], and [`LinkError::TimedOut`].
@@ -160,8 +160,8 @@ impl Receiver {
         self.next_frame(0, deadline.map_or(Wait::Always, Wait::Until))
     }
 
-    /// As [`Receiver::next`], but frames of the kind `bulk` with many bytes come as their head: two 64-bit fields and the
-    /// length of the data, which the caller reads.
+    /// As [`Receiver::next`], but large frames of the kind `bulk` come as their head: two 64-bit fields and the length
+    /// of the data, which the caller reads.
     ///
     /// # Errors
     /// As [`Receiver::next`].
@@ -172,7 +172,7 @@ impl Receiver {
         }
     }
 
-    /// As [`Receiver::next_arrival`], without waiting for a frame to begin. What has begun is waited for.
+    /// As [`Receiver::next_arrival`], without waiting for a frame to begin. It waits for the rest of a frame.
     ///
     /// # Errors
     /// As [`Receiver::next`].
@@ -180,7 +180,7 @@ impl Receiver {
         self.arrival(bulk, Wait::Never)
     }
 
-    /// Whether a whole frame has been read ahead: nothing that is waited for tells of it.
+    /// Whether a whole frame has been read ahead: no wait on the pipe reports it.
     #[must_use]
     pub fn has_whole_frame(&self) -> bool {
         let bytes = self.incoming.ahead();
@@ -188,7 +188,7 @@ impl Receiver {
         bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
     }
 
-    /// A place where any thread can wait until there is something to read.
+    /// A handle on which any thread can wait until the link is readable.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         Readiness(Arc::clone(&self.incoming.reading.pipe))
@@ -216,7 +216,7 @@ impl Receiver {
         }
     }
 
-    /// The header of the next frame that is none of a place's own, which stays where it is until the frame is taken.
+    /// The header of the next frame, past salt frames. It stays in the buffer until the frame is taken.
     fn header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
         loop {
             match self.any_header(ahead, wait)? {

@@ -1,6 +1,6 @@
 //! The outgoing direction of a link.
-//! In: messages, from any thread. Out: frames with a sequence, in the order in which they got it; small ones together.
-//! Posting waits for the pipe only when much is unsent. Bulk bytes are written from where they lie.
+//! In: messages, from any thread. Out: frames with a sequence, in its order; small ones in batches.
+//! A post waits for the pipe only when much is unsent. Bulk data are written from where they lie.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Sender {
     _owner: Arc<Owner>,
 }
 
-/// Ends the flusher when the last sender goes.
+/// Ends the flusher when the last sender is dropped.
 #[derive(Debug)]
 struct Owner(Arc<Shared>);
 
@@ -31,7 +31,7 @@ impl Sender {
         Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared }
     }
 
-    /// How many frames have got a sequence.
+    /// The number of frames with a sequence.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.outgoing().sent()
@@ -45,9 +45,8 @@ impl Sender {
         self.shared.submit(message, |_| (), Leave::Soon)
     }
 
-    /// As [`Sender::post`], and on return the message has been given to the pipe.
-    /// `numbered` runs with the sequence before any byte leaves and before another frame gets one, so that who waits for the
-    /// answer can be noted, and what is noted is in order.
+    /// As [`Sender::post`], and on return the pipe has the message. `numbered` runs with the sequence before any byte
+    /// leaves and before another frame gets one. So the caller can note who waits for the answer, in order.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over; `numbered` may have run.
@@ -71,8 +70,8 @@ impl Sender {
         self.shared.submit(message, |_| (), Leave::WithOthers)
     }
 
-    /// Posts a message whose trailing `bytes` are `length` bytes that `fill` writes in place: `message` has them empty.
-    /// `fill` gets a zeroed slice.
+    /// Posts a message whose `length` trailing `bytes` `fill` writes in place: `message` has them empty. `fill` gets a
+    /// zeroed slice.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
@@ -91,7 +90,8 @@ impl Sender {
         Ok(sequence)
     }
 
-    /// Posts a message whose trailing `bytes` are borrowed: `message` has them empty. Nobody waits for them to be written.
+    /// Posts a message whose trailing `bytes` are borrowed: `message` has them empty. Does not wait until they are
+    /// written.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
@@ -102,7 +102,7 @@ impl Sender {
         let mut outgoing = self.shared.open()?;
         let sequence = outgoing.add_borrowed(message, borrowed);
         let flusher_runs = outgoing.flusher_runs;
-        // Nobody but the flusher writes what may take long.
+        // Only the flusher writes data that may take long.
         (outgoing.flusher_sleeps, outgoing.is_quiet) = (false, false);
         drop(outgoing);
         if flusher_runs {
@@ -113,8 +113,8 @@ impl Sender {
         Ok(sequence)
     }
 
-    /// As [`Sender::send`] of a message whose trailing bytes are borrowed: `message` has them empty. On return they have been given
-    /// to the pipe, which may keep them until the peer has them.
+    /// As [`Sender::send`] of a message whose trailing bytes are borrowed: `message` has them empty. On return the pipe
+    /// has the bytes, and may keep them until the peer has them.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
@@ -165,14 +165,14 @@ impl Sender {
     }
 
     pub(crate) fn start_flusher(&self) {
-        // Without the thread every post leaves at once instead.
+        // Without the thread every post writes at once.
         self.shared.outgoing().flusher_runs = flusher::start(&self.shared);
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // The link may be over; then there is nothing left to send.
+        // If the link is over, there is nothing left to send.
         let _ = self.0.flush();
         self.0.end(State::Closed);
     }

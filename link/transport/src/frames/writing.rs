@@ -1,6 +1,6 @@
-//! Who writes what stands in line, and when.
-//! In: frames that have their sequence. Out: their bytes at the pipe, in that order: at once, by who posts or flushes, or by the
-//! flusher. Whoever writes holds `writing`, and nobody holds the line meanwhile.
+//! Decides which thread writes queued frames, and when.
+//! In: frames with a sequence. Out: their bytes at the pipe, in that order. The poster writes them at once, a flush
+//! does, or the flusher later. The writing thread holds `writing`, and no thread holds `outgoing` meanwhile.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -12,15 +12,15 @@ use crate::error::{Failure, LinkError};
 use crate::frames::outgoing::{BULK_BYTES, Outgoing, Segment, State};
 use crate::pipes::pipe::{Pipe, Reach};
 
-/// Unsent bytes at which a poster writes them itself, if nobody else is writing.
+/// Unsent bytes at which a poster writes them itself, if no other thread is writing.
 const FLUSH_BYTES: usize = 64 << 10;
-/// Unsent bytes at which a poster waits for the pipe: it holds back who posts faster than the peer reads.
+/// Unsent bytes at which a poster waits for the pipe: back-pressure on a program that posts faster than its peer reads.
 const MOST_UNSENT: usize = 4 << 20;
 
 /// When a frame leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// With those that follow, or with a flush.
+    /// With later frames, or with a flush.
     WithOthers,
     /// By itself.
     Soon,
@@ -28,7 +28,7 @@ pub(crate) enum Leave {
     Now,
 }
 
-/// What the threads of one outgoing direction share.
+/// The state that the threads of one outgoing direction share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pipe: Arc<dyn Pipe>,
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     writing: Mutex<()>,
     /// Wakes the flusher.
     pub(crate) posted: Condvar,
-    /// Whether the pipe is.
+    /// Whether the pipe is closed.
     is_prompt: bool,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Writes a frame whose trailing bytes go to the pipe from where they lie, and everything before it.
+    /// Writes everything posted so far, then a frame whose trailing bytes go to the pipe from where they lie.
     fn write_bulk<M: Message>(&self, message: &M, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
         let _writing = floe_lock::lock(&self.writing);
         loop {
@@ -128,7 +128,7 @@ impl Shared {
         self.pipe.reach() == Reach::Machine
     }
 
-    /// Ends a post: writes now, or leaves it to the flusher.
+    /// Ends a post: writes now, or leaves that to the flusher.
     #[inline]
     pub(crate) fn let_go(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         if self.is_prompt && leave != Leave::WithOthers && self.give(&mut outgoing)? {
@@ -137,7 +137,7 @@ impl Shared {
         self.let_stand(outgoing, leave)
     }
 
-    /// As `let_go`, for what the pipe has not taken at once.
+    /// As `let_go`, for bytes that the pipe did not take at once.
     fn let_stand(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         let unsent = outgoing.unsent();
         if self.is_prompt && leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT {
@@ -145,18 +145,18 @@ impl Shared {
             return Ok(());
         }
         if leave == Leave::Now || !outgoing.flusher_runs && leave == Leave::Soon || unsent >= MOST_UNSENT {
-            // Who sends now waits for an answer, and behind that the device has nothing to do.
+            // This sender waits for an answer, and the device may be idle behind it.
             outgoing.is_quiet |= leave == Leave::Now && self.is_local();
             drop(outgoing);
             return self.flush();
         }
         let is_much = unsent >= FLUSH_BYTES && !outgoing.holds_lent();
-        // The first of what may be many: the flusher would have to wake first.
+        // The first frame of perhaps many: the flusher would have to wake first.
         let is_first = outgoing.is_quiet && leave == Leave::Soon;
         if !is_much && !is_first {
             return Ok(());
         }
-        // Who is writing may have looked for more already; then it is the flusher's.
+        // The current writer may have done its last check already; then the flusher writes it.
         let wakes = std::mem::take(&mut outgoing.flusher_sleeps);
         outgoing.is_quiet = false;
         drop(outgoing);
@@ -175,7 +175,7 @@ impl Shared {
         Ok(())
     }
 
-    /// As `flush`, unless somebody else is writing: then what is posted leaves soon anyway.
+    /// As `flush`, unless another thread is writing: then the posted frames leave soon anyway.
     fn flush_unless_busy(&self) -> Result<(), LinkError> {
         let _writing = match self.writing.try_lock() {
             Ok(writing) => writing,
@@ -186,7 +186,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives everything to a pipe that takes it at once. False: it is to be written.
+    /// Gives everything to a pipe that takes it at once. False: it still has to be written.
     #[inline]
     fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
         match outgoing.give(|bytes| self.pipe.write_now(bytes)) {
@@ -195,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// What stands in line is written by who is writing already, else by the flusher.
+    /// Leaves queued frames to the current writer, or to the flusher if there is none.
     fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
         let wakes = !outgoing.is_written && std::mem::take(&mut outgoing.flusher_sleeps);
         drop(outgoing);
@@ -204,8 +204,8 @@ impl Shared {
         }
     }
 
-    /// Writes what came while something large was written, as whoever posted it expects, but nothing that is borrowed: for that
-    /// the flusher is awake. The caller holds `writing`.
+    /// Writes frames that were queued during a large write, as their posters expect. It leaves borrowed buffers to the
+    /// flusher, which is awake for them. The caller holds `writing`.
     fn write_rest(&self) -> Result<(), LinkError> {
         loop {
             let outgoing = self.open()?;
@@ -217,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Writes what is next in line. False: there is nothing. The caller holds `writing`.
+    /// Writes the next queued segment. False: there is none. The caller holds `writing`.
     fn write_segment(&self) -> Result<bool, LinkError> {
         let Some(Segment { bytes, borrowed }) = self.open()?.next_segment() else { return Ok(false) };
         match borrowed {
@@ -236,7 +236,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A write that failed ends the link.
+    /// Ends the link after a failed write.
     fn said<T>(&self, written: Result<T, Failure>) -> Result<T, LinkError> {
         written.map_err(|failure| {
             self.end(State::Broken(failure));
@@ -244,7 +244,7 @@ impl Shared {
         })
     }
 
-    /// The link is over: what is borrowed goes back to its owners.
+    /// Ends the link and gives borrowed buffers back to their owners.
     pub(crate) fn end(&self, state: State) {
         let unsent = self.outgoing().end(state);
         self.posted.notify_all();
@@ -252,7 +252,7 @@ impl Shared {
     }
 }
 
-/// A thread died inside a frame: what is in the buffer may be half of one.
+/// A thread died inside a frame: the buffer may hold half of one.
 #[cold]
 fn cut_off(poisoned: PoisonError<MutexGuard<'_, Outgoing>>) -> MutexGuard<'_, Outgoing> {
     let mut outgoing = poisoned.into_inner();
@@ -260,7 +260,7 @@ fn cut_off(poisoned: PoisonError<MutexGuard<'_, Outgoing>>) -> MutexGuard<'_, Ou
     outgoing
 }
 
-/// The pipe has failed. What is borrowed goes back later, when nobody holds the lock.
+/// The pipe has failed. Borrowed buffers are given back later, without the lock.
 #[cold]
 fn broke(outgoing: &mut Outgoing, failure: Failure) -> LinkError {
     outgoing.state = State::Broken(failure);

@@ -1,33 +1,34 @@
-//! Data that are sent from where they lie.
-//! In: memory of its owner. Out: its bytes, as often as they are to be written, and how a socket may be given them.
-//! It keeps nothing: the owner has its memory back when the loan is dropped.
+//! Borrowed buffers: memory sent from where it lies.
+//! In: memory of its owner. Out: its bytes, as often as a pipe writes them, and how a socket may send them.
+//! It keeps nothing: dropping the borrowed buffer gives the memory back to its owner.
 
-/// Data of somebody else's that are sent from where they lie. They stay as they are until this is dropped, which happens
-/// when they have been given to the pipe, or never will be.
+/// Memory that is sent from where it lies. Its owner must not change it before this is dropped. That happens when the
+/// pipe has taken the bytes, or never will.
 pub trait BorrowedBuffer: Send {
-    /// How many bytes.
+    /// Its length in bytes.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Calls `write` once with all of them, where they lie: what [`BorrowedBuffer::send_mode`] says goes as pages is read later, too.
+    /// Calls `write` once with all bytes, where they lie. The kernel also reads them later, if
+    /// [`BorrowedBuffer::send_mode`] allows zero-copy sends.
     fn with_bytes(&self, write: &mut dyn FnMut(&[u8]));
-    /// How a socket is given them.
+    /// How a socket sends it.
     fn send_mode(&self) -> SendMode {
         SendMode::Copy
     }
 }
 
-/// How a socket is given what is borrowed. A peer that says that it has bytes and reads them later sees what is in the place of
-/// pages then.
+/// How a socket sends a borrowed buffer. A peer may acknowledge bytes before it reads them: of a zero-copy send it then
+/// sees the later contents of those pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
-    /// Copied: what is in their place later is not the peer's.
+    /// Copied: the peer never sees later contents.
     Copy,
-    /// As the pages they lie in, while the connection lasts: what has not left when it is ended does not leave. For memory that
-    /// is the device's to read, and whose pages nobody else has while a socket holds them.
+    /// Zero-copy, while the connection lasts: unsent bytes do not leave after its end. For memory that the device
+    /// reads, and whose pages nobody else gets while a socket holds them.
     Pages,
-    /// As the pages they lie in: what is in their place later is for the same peer.
+    /// Zero-copy: the later contents of the pages are for the same peer.
     PagesForGood,
 }

@@ -1,4 +1,5 @@
-//! A pipe for tests: it notes how it is written to and by whom, and answers each write alike. Nothing is ever read from it.
+//! A pipe for tests: it records each write with its thread, and gives every write the same result. Nothing is ever read
+//! from it.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::os::fd::BorrowedFd;
@@ -22,12 +23,12 @@ impl Noting {
         Arc::new(Self { writes: Mutex::default(), reach, answer })
     }
 
-    /// How it was written to.
+    /// The writes, in order.
     pub(crate) fn ways(&self) -> Vec<&'static str> {
         self.writes.lock().unwrap().iter().map(|(how, _)| *how).collect()
     }
 
-    /// How often the calling thread has written to it.
+    /// The number of writes by the calling thread.
     pub(crate) fn own(&self) -> usize {
         let me = std::thread::current().id();
         self.writes.lock().unwrap().iter().filter(|(_, who)| *who == me).count()

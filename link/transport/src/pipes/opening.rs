@@ -1,7 +1,8 @@
-//! What a client says first on a connection, as far as it has come: the one place where its first bytes decide what it speaks.
-//! In: a socket on which nothing has been read. Out: whether its first message is there as a whole, and whether it is sealed,
-//! TLS's or a frame in the clear.
-//! It takes no byte away and keeps none: a connection that says nothing costs its socket.
+//! A client's first message, as far as it has arrived. Only here do a connection's first bytes decide which protection
+//! its client uses.
+//! In: a socket from which nothing has been read. Out: whether its whole first message is there, and whether it is
+//! sealed, TLS or a frame in the clear.
+//! It reads no byte and keeps none: a silent connection costs its socket only.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -18,25 +19,26 @@ use crate::secret::Secret;
 
 /// Bytes of the head of a TLS record.
 const TLS_HEAD_BYTES: usize = 5;
-/// The longest first record of TLS that is waited for as a whole: rustls' has a few hundred bytes.
+/// The longest first TLS record that a server waits for as a whole: that of rustls has a few hundred bytes.
 const LONGEST_RECORD: usize = 4 << 10;
-/// The longest payload of a first frame that is waited for as a whole: a `Hello` has some fifty bytes.
+/// The longest payload of a first frame that a server waits for as a whole: a `Hello` has some fifty bytes.
 const LONGEST_PAYLOAD: usize = 1 << 10;
-/// As many bytes tell how long the first message is.
+/// So many bytes tell the length of the first message.
 const LONGEST_HEAD: usize = HEADER_BYTES;
 
-/// How much of a client's first message has come.
+/// How much of a client's first message has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// Nothing, or a part.
     Partly,
-    /// All of it, or as much as tells that it will be refused.
+    /// All of it, or enough to refuse it.
     Whole,
-    /// The client has closed, or nothing comes any more for another reason.
+    /// The client has closed, or the connection failed.
     Closed,
 }
 
-/// What a client speaks. As the head of a frame, what begins sealed or TLS would be a payload longer than any that comes first.
+/// The protection that a client uses. Read as a frame's head, a sealed or TLS beginning announces a longer payload than
+/// any first frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// Sealed by the token.
@@ -48,7 +50,7 @@ pub enum Speech {
 }
 
 impl Speech {
-    /// Of a client whose first bytes are these, as far as they tell.
+    /// The protection of a client with these first bytes, as far as they tell.
     #[must_use]
     pub fn of(first: &[u8]) -> Self {
         if first.starts_with(&MAGIC) {
@@ -62,8 +64,9 @@ impl Speech {
 }
 
 impl Secret {
-    /// Whether a client's first bytes prove that it knows the token; `None` where they are no such proof, as in TLS or in the
-    /// clear, which prove it later, or one that is not known here. Bytes that were said before prove it as well: only the first frame behind them is new.
+    /// Whether a client's first bytes prove that it knows the token. `None`: they are no such proof, or one of an
+    /// unknown kind; TLS and clear connections prove it later. Replayed bytes pass as well: only the first frame behind
+    /// them is surely new.
     #[must_use]
     pub fn is_proved_by(&self, first: &[u8]) -> Option<bool> {
         if Speech::of(first) == Speech::Sealed {
@@ -74,8 +77,9 @@ impl Secret {
     }
 }
 
-/// Whether a connection's first message, which is there, proves another token than this, at the cost of some hashes. Then it is
-/// taken away: to close a connection that holds bytes would reset it, and with it what its client is told. Else it stays.
+/// Whether a connection's first message, which has arrived, proves another token than this. It costs some hashes. If
+/// so, it reads the message: closing a connection with unread bytes resets it, and its client would lose the refusal.
+/// Otherwise the message stays.
 #[must_use]
 pub fn is_stranger(socket: impl AsFd, secret: &Secret) -> bool {
     let mut first = [0; FIRST_BYTES];
@@ -83,13 +87,13 @@ pub fn is_stranger(socket: impl AsFd, secret: &Secret) -> bool {
     if secret.is_proved_by(&first[..count]) != Some(false) {
         return false;
     }
-    // One that cannot be read any more is closed, and hears nothing.
+    // A connection that cannot be read is closed without a refusal.
     let _ = recv(&socket, &mut first[..], RecvFlags::DONTWAIT);
     true
 }
 
-/// How many bytes of a connection have to be there before its first message can be handled, as far as the bytes that have come
-/// tell: it is there where no more are needed than have come. What is too long to be a first message is not waited for.
+/// How many bytes a connection's first message needs, as far as its bytes so far tell. The message is whole when no
+/// more are needed than have arrived. A server does not wait for a message that is too long to be the first.
 #[must_use]
 pub fn first_bytes_needed(peeked: &[u8]) -> usize {
     match Speech::of(peeked) {
@@ -109,13 +113,13 @@ pub fn first_bytes_needed(peeked: &[u8]) -> usize {
     }
 }
 
-/// Whether a client that begins so speaks TLS: a handshake record of some version 3. The third byte is part of the version as
-/// well; of a frame's length it would make one that is refused.
+/// Whether a client with these first bytes speaks TLS: a handshake record of some version 3. The third byte belongs to
+/// the version as well; as part of a frame's length it would make one that is refused.
 fn speaks_tls(first: &[u8]) -> bool {
     first.starts_with(&RECORD_HEAD) && first.get(RECORD_HEAD.len()).is_some_and(|byte| *byte != 0)
 }
 
-/// How much has come of a connection's first message. It does not wait.
+/// How much of a connection's first message has arrived. Does not wait.
 ///
 /// # Errors
 /// The system's own.
@@ -139,7 +143,7 @@ fn peek<'a>(socket: BorrowedFd<'_>, head: &'a mut [u8; LONGEST_HEAD]) -> Result<
     Ok((if is_whole { Opening::Whole } else { Opening::Partly }, head))
 }
 
-/// Waits for a connection's first message; what it speaks. Bytes that come one by one wake it one by one, and nothing else.
+/// Waits for a connection's first message and returns its protection. Only newly arrived bytes wake it.
 pub(crate) fn await_speech(socket: BorrowedFd<'_>, deadline: Instant) -> Result<Speech, LinkError> {
     const DOING: &str = "waiting for a client's first bytes";
     let failed = |source: Errno| LinkError::system(DOING, source);
@@ -162,7 +166,7 @@ pub(crate) fn await_speech(socket: BorrowedFd<'_>, deadline: Instant) -> Result<
     }
 }
 
-/// What tells that more has come, where something is there already.
+/// The kernel's report of newly arrived bytes behind others.
 struct Arrivals(std::os::fd::OwnedFd);
 
 impl Arrivals {
@@ -174,7 +178,7 @@ impl Arrivals {
     }
 
     fn wait(&self, time: Duration) -> Result<(), Errno> {
-        // A system without fractions of a millisecond would not wait at all.
+        // A kernel without fractions of a millisecond would not wait at all.
         let time = Timespec::try_from(Duration::from_millis(1).max(time)).ok();
         match epoll::wait(&self.0, &mut [std::mem::MaybeUninit::uninit(); 1], time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),

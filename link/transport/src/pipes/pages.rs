@@ -1,8 +1,9 @@
-//! Bytes that go to a socket as the pages they lie in, without a copy of them.
-//! In: memory that stays as it is until the peer has it. Out: how much of it the socket has been given; the rest is for who
-//! copies.
-//! The pages pass a pipe, which is how the system gives memory to a socket. That raises SIGPIPE where the peer is gone, and
-//! cannot be told not to, so that only threads do it that have offered: no signal is delivered on them.
+//! Zero-copy sends: the kernel sends the pages that hold the bytes.
+//! In: memory that its owner does not change until the peer has it. Out: how many bytes the socket took; the caller
+//! copies the rest.
+//! The pages pass a pipe, which is how the kernel gives memory to a socket. That raises SIGPIPE when the peer is gone,
+//! and no flag prevents it. So only threads that have opted in do it: they block all signals but those of their own
+//! instructions.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -17,9 +18,10 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_siz
 
 use crate::error::Failure;
 
-/// Bytes from which on a copy costs more than to hand over the pages.
+/// The fewest bytes for which a copy costs more than sending the pages.
 const LEAST: usize = 64 << 10;
-/// Bytes in a pipe at a time: a small chunk, in one step. The system may have less room for this user, but not this little.
+/// Bytes in a pipe at a time: a small chunk, in one step. The kernel may allow this user less; from `LEAST_PIPE_BYTES`
+/// on that is enough.
 const PIPE_BYTES: usize = 256 << 10;
 const LEAST_PIPE_BYTES: usize = 32 << 10;
 
@@ -31,22 +33,22 @@ thread_local! {
     static OFFERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system has pipes for pages and no way from there to a socket. It shows when a socket has been given some, which ends
-/// that connection; the next gives copies.
+/// Set when the kernel has pipes for pages, but no way from there to a socket. The first attempt shows it and ends its
+/// connection; later connections send copies.
 static NO_WAY_ON: AtomicBool = AtomicBool::new(false);
 
-/// From here on this thread gives pages to sockets, and no signal is delivered on it but those of its own instructions.
+/// Lets this thread send zero-copy from here on, and blocks all signals on it but those of its own instructions.
 pub(crate) fn offer() {
     let mut signals = SigSet::all();
     OF_INSTRUCTIONS.into_iter().for_each(|signal| signals.remove(signal));
     OFFERED.set(signals.thread_block().is_ok());
 }
 
-/// The way of pages to one socket.
+/// Zero-copy sends to one socket.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     pipe: Mutex<Option<Ends>>,
-    /// The system does not do it, or not for this user.
+    /// The kernel does not support it, or not for this user.
     refused: AtomicBool,
     to_take_back: AtomicBool,
 }
@@ -58,25 +60,25 @@ struct Ends {
 }
 
 impl Pages {
-    /// Whether it pays to give the pages of `bytes`, and this thread may.
+    /// Whether sending the pages of `bytes` pays, and this thread may.
     pub(crate) fn suit(&self, bytes: &[u8]) -> bool {
         let may = || !self.refused.load(Ordering::Relaxed) && !NO_WAY_ON.load(Ordering::Relaxed);
         bytes.len() >= LEAST && OFFERED.get() && may()
     }
 
-    /// Whether the socket may hold pages that are not to leave when it is ended.
+    /// Whether the socket may hold pages that must not leave after its end.
     pub(crate) fn any_to_take_back(&self) -> bool {
         self.to_take_back.load(Ordering::Acquire)
     }
 
-    /// Gives the first of the bytes to a stream socket that nobody else writes to meanwhile, to be taken back when that is ended or
-    /// for good; how many.
+    /// Sends the first of the bytes to a stream socket, zero-copy, and returns how many. Nobody else may write to the
+    /// socket meanwhile. With `takes_back` the socket drops unsent pages at its end.
     ///
     /// # Errors
     /// The socket's own.
     pub(crate) fn give(&self, socket: &OwnedFd, bytes: &[u8], takes_back: bool) -> Result<usize, Failure> {
         let mut kept = floe_lock::lock(&self.pipe);
-        // Taken out: what an error leaves in it must not precede other bytes.
+        // Taken out: bytes that an error leaves in it must not precede others.
         let Some(ends) = kept.take().or_else(Ends::new) else {
             self.refused.store(true, Ordering::Relaxed);
             return Ok(0);
@@ -91,7 +93,7 @@ impl Pages {
                     given += count;
                 }
                 Err(nix::Error::EINTR) => {}
-                // A device's memory, which has no pages to give.
+                // Device memory, which has no pages to send.
                 Err(nix::Error::EFAULT) => break,
                 Err(_) => {
                     self.refused.store(true, Ordering::Relaxed);
@@ -105,7 +107,7 @@ impl Pages {
 }
 
 impl Ends {
-    /// `None`: the system has none, or too small a one.
+    /// `None`: the kernel gives no pipe, or one that is too small.
     fn new() -> Option<Self> {
         let (from, to) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         // Where it stays smaller there are more steps.
@@ -114,7 +116,7 @@ impl Ends {
     }
 }
 
-/// Moves so many bytes from a pipe, which holds them, to a socket.
+/// Moves so many bytes from a pipe that holds them to a socket.
 fn pass(from: &OwnedFd, socket: &OwnedFd, mut left: usize) -> Result<(), Failure> {
     while left > 0 {
         match splice(from, None, socket, None, left, SpliceFlags::empty()) {
@@ -132,7 +134,7 @@ fn pass(from: &OwnedFd, socket: &OwnedFd, mut left: usize) -> Result<(), Failure
     Ok(())
 }
 
-/// Whether it says that this connection is over, and nothing of others.
+/// Whether the error ends this connection only, and tells nothing about others.
 fn is_of_the_connection(error: Errno) -> bool {
     matches!(
         error,
@@ -162,7 +164,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let from = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
         let peer = listener.accept().expect("accepted").0;
-        // Who waits for bytes that do not come is told so.
+        // A read fails when its bytes do not arrive.
         peer.set_read_timeout(Some(Duration::from_secs(20))).expect("limited");
         (from.into(), peer)
     }
@@ -171,7 +173,7 @@ mod tests {
         (0..bytes).map(|index| (index * 31 + index / 251).to_le_bytes()[0]).collect()
     }
 
-    /// On a thread of its own, which has offered.
+    /// Runs on a thread of its own, which has opted in.
     fn offered<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -189,7 +191,7 @@ mod tests {
         let parts = [0..data.len(), 1..data.len(), 4095..4097 + LEAST, 17..PIPE_BYTES + 17];
         let (sent, pages) = (parts.clone(), Pages::default());
         std::thread::scope(|scope| {
-            // Each side has its end alone: one that fails closes it, and the other does not wait.
+            // Each side alone holds its end: a failure closes it, and the other side does not wait.
             let (data, pages, mut peer) = (&data, &pages, peer);
             scope.spawn(move || {
                 offer();
@@ -211,7 +213,7 @@ mod tests {
         let (socket, mut peer) = connection();
         let mut data = vec![1; LEAST];
         offered(|| assert_eq!(Pages::default().give(&socket, &data, true), Ok(LEAST)));
-        // Whoever gives pages promises not to do this: the peer has not read them.
+        // A zero-copy sender must not do this: the peer has not read the pages.
         data.fill(2);
         let mut came = vec![0; LEAST];
         peer.read_exact(&mut came).expect("they come");

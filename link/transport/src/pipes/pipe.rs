@@ -1,6 +1,7 @@
-//! What a link is made of: bytes in both directions between two processes.
-//! In: bytes in parts, and whoever waits for bytes. Out: the same bytes at the other end, in order, or the end of the pipe.
-//! It knows no frames. A new transport is one file beside this: its pipe, and how one comes about.
+//! The interface of all pipes: bytes in both directions between two processes.
+//! In: bytes in parts, and threads that wait for bytes. Out: the same bytes at the other end, in order, or the end of
+//! the pipe.
+//! It knows no frames. A new transport is one file beside this: its pipe, and how to make one.
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,12 +20,12 @@ pub enum Reach {
     Network,
 }
 
-/// Where a descriptor goes that comes with bytes; `None`: descriptors are not taken, and the system closes them unseen.
+/// The place for a descriptor that arrives with bytes. `None`: descriptors are not taken, and the kernel closes them.
 pub type Slot<'a> = Option<&'a mut Option<OwnedFd>>;
 
 /// Bytes in both directions. One thread at a time writes, one reads; any may wait and end it.
 ///
-/// Whatever fails is final: no byte goes in the failed direction after it. Nothing the peer does may harm this process.
+/// A failure is final: no byte follows in its direction. Nothing the peer does may harm this process.
 pub trait Pipe: fmt::Debug + Send + Sync {
     /// Gives all of `head`, then all of `tail`, to the peer; waits while the peer does not read.
     ///
@@ -32,9 +33,9 @@ pub trait Pipe: fmt::Debug + Send + Sync {
     /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure>;
 
-    /// As [`Pipe::write`], where `tail` stays as it is until the peer says that it has it, or the pipe is ended: nobody has to
-    /// copy it. What is not in the peer's hands when the pipe is ended does not get there. A peer that has said so too early
-    /// may see what is there later: only for data that [`BorrowedBuffer::send_mode`] says it of.
+    /// As [`Pipe::write`], but may send `tail` zero-copy: it stays unchanged until the peer acknowledges it, or the
+    /// pipe ends. Bytes that have not arrived when the pipe ends never arrive. A peer that acknowledges too early may
+    /// see later contents, so `tail` must be a buffer whose [`BorrowedBuffer::send_mode`] allows that.
     ///
     /// # Errors
     /// As [`Pipe::write`].
@@ -43,14 +44,15 @@ pub trait Pipe: fmt::Debug + Send + Sync {
         self.write(head, tail)
     }
 
-    /// As [`Pipe::write`], with a descriptor that the peer can have as soon as it has the first byte. Only where the pipe
-    /// reaches no further than this machine.
+    /// As [`Pipe::write`], with a descriptor that the peer can take as soon as it has the first byte. Only for pipes
+    /// within this machine.
     ///
     /// # Errors
     /// As [`Pipe::write`].
     fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure>;
 
-    /// Gives all of `bytes` to the peer where that is cheaper than leaving them to another thread. False: nothing was given.
+    /// Gives all of `bytes` to the peer where that is cheaper than leaving them to another thread. False: nothing was
+    /// sent.
     ///
     /// # Errors
     /// As [`Pipe::write`].
@@ -59,13 +61,13 @@ pub trait Pipe: fmt::Debug + Send + Sync {
         Ok(false)
     }
 
-    /// Whether [`Pipe::write_now`] does so as a rule: then nobody else is told that there is something to write.
+    /// Whether [`Pipe::write_now`] usually succeeds: then no other thread is woken to write.
     fn is_prompt(&self) -> bool {
         false
     }
 
-    /// As [`Pipe::write`], with what is borrowed behind `head`. It goes back when it is not needed any more: when it has been
-    /// written, or where the pipe may have to write it again, when the peer has it.
+    /// As [`Pipe::write`], with a borrowed buffer behind `head`. It is given back when it has been written. Where the
+    /// pipe may have to write it again, it is given back when the peer has it.
     ///
     /// # Errors
     /// As [`Pipe::write`].
@@ -87,43 +89,44 @@ pub trait Pipe: fmt::Debug + Send + Sync {
     /// The system's own.
     fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure>;
 
-    /// As [`Pipe::read_now`], after sleeping until there is something. `None`: it was disturbed, and is called again.
+    /// As [`Pipe::read_now`], after sleeping until there is something. `None`: it was interrupted; call it again.
     ///
     /// # Errors
     /// The system's own.
     fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure>;
 
-    /// Sleeps until there is something to read or the pipe has ended, or `time` is over: then false. True may be too early.
+    /// Sleeps until there is something to read, or the pipe has ended. False: `time` is over. True may be too early.
     ///
     /// # Errors
     /// The system's own.
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure>;
 
-    /// Everything that was read is where it belongs, and the peer may be waiting to hear that.
+    /// Acknowledges everything that was read: it is in its place, and the peer may be waiting.
     fn taken(&self) {}
 
-    /// Whether what went through it is told from what another history would have sent: then large frames are salted.
+    /// Whether a history digest covers its bytes: then large frames are salted.
     fn has_history(&self) -> bool {
         false
     }
 
-    /// The descriptor that came last, where it does not come with bytes: it was there before the first byte of its frame.
+    /// The last descriptor, where descriptors travel beside the bytes: it arrived before the first byte of its frame.
     fn descriptor(&self) -> Option<OwnedFd> {
         None
     }
 
-    /// Ends both directions at once: who waits here or at the peer's end hears it, after what has been written already.
+    /// Ends both directions at once. All waits here and at the peer's end return, after the bytes already written.
     fn end(&self);
 
     /// Who may be at the other end.
     fn reach(&self) -> Reach;
 }
 
-/// What two sides that have met over a socket have agreed to go over to.
+/// The transport to which two sides that met over a socket have agreed to switch.
 pub trait Upgrade {
-    /// The pipe. `socket` is the one over which they met: it can tell when the peer is gone, and carries descriptors.
+    /// Makes the pipe. `socket` is the one over which they met: it shows when the peer is gone, and carries
+    /// descriptors.
     ///
     /// # Errors
-    /// [`LinkError`] where it does not come about; then nothing has changed.
+    /// [`LinkError`] where the pipe cannot be made; then nothing has changed.
     fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError>;
 }

@@ -1,6 +1,6 @@
-//! A pipe that is a pair of rings in memory both processes have mapped, and the Unix socket they met by.
+//! A pipe made of a pair of rings in memory that both processes map, and the Unix socket over which they met.
 //! In: such memory and the socket. Out: bytes through the rings, descriptors over the socket.
-//! The socket stays open to tell when the peer is gone, however it went: then whoever sleeps here is woken.
+//! The socket stays open to show when the peer is gone, however it ended: then all sleeping threads are woken.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -16,19 +16,20 @@ use crate::pipes::pipe::{Pipe, Reach, Slot, Upgrade};
 use crate::pipes::socket::{receive_with, send_with};
 use crate::spin::Spin;
 
-/// Bytes of a ring in each direction: what a server's processor keeps near, so that bulk data that go through are not written
-/// to memory in between, and some ten thousand launches that the program may be ahead.
+/// Bytes of a ring in each direction. So much fits a server processor's cache, so bulk data do not pass through main
+/// memory. It also lets the program be some ten thousand launches ahead.
 pub const RING_BYTES: u32 = 2 << 20;
 
 /// Reads of the socket for one descriptor.
 const MOST_DESCRIPTORS: usize = 64;
 
-/// Rings on which nothing has been said.
+/// Rings on which nothing has been sent.
 #[derive(Debug)]
 pub struct Rings(Ring);
 
 impl Rings {
-    /// Rings of so many bytes (a power of two) in each direction, and their memory's descriptor, which goes to the peer.
+    /// Makes rings of so many bytes (a power of two) in each direction, and returns their memory's descriptor for the
+    /// peer.
     ///
     /// # Errors
     /// [`LinkError::System`] where there is no memory for them.
@@ -38,17 +39,17 @@ impl Rings {
         Ok((Self(ring), file))
     }
 
-    /// The other side of what a peer has offered.
+    /// The other side of rings that a peer offered.
     ///
     /// # Errors
-    /// [`LinkError::System`] where the descriptor is not of such memory.
+    /// [`LinkError::System`] where the descriptor does not name such memory.
     pub fn take(file: impl AsFd, bytes: u32) -> Result<Self, LinkError> {
         Ring::take(file, bytes.into()).map(Self).map_err(|source| LinkError::system("taking rings", source))
     }
 }
 
 impl Upgrade for Rings {
-    /// The pipe, with a thread that notices when the peer goes.
+    /// Makes the pipe, with a thread that notices the peer's end.
     fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError> {
         let pipe = RingPipe {
             ring: Arc::new(self.0),
@@ -67,7 +68,7 @@ impl Upgrade for Rings {
     }
 }
 
-/// Sleeps until one side has shut the socket down or is gone. Bytes that come are left alone.
+/// Sleeps until one side has shut the socket down or is gone. It reads no bytes.
 fn wait_for_the_end(socket: &OwnedFd) {
     while matches!(poll(&mut [PollFd::new(socket, PollFlags::RDHUP)], None), Ok(0) | Err(Errno::INTR)) {}
 }
@@ -76,7 +77,7 @@ fn wait_for_the_end(socket: &OwnedFd) {
 struct RingPipe {
     ring: Arc<Ring>,
     socket: Arc<OwnedFd>,
-    /// How long a write looks again for room before it sleeps.
+    /// How long a write spins for room before it sleeps.
     spin: Spin,
     limit: Mutex<Option<Duration>>,
 }
@@ -145,7 +146,7 @@ impl Pipe for RingPipe {
 
     fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
         let is_over = self.ring.is_over();
-        // What was written before the end is read after it.
+        // Bytes written before the end are read after it.
         let count = self.ring.read(target)?;
         Ok((count > 0 || is_over).then_some(count))
     }
@@ -162,7 +163,7 @@ impl Pipe for RingPipe {
 
     fn descriptor(&self) -> Option<OwnedFd> {
         let (mut last, mut bytes) = (None, [0; 16]);
-        // A byte came with each. Who sends more than anybody needs is not read to the end.
+        // A byte came with each. A peer that sends too many is not read to the end.
         for _ in 0..MOST_DESCRIPTORS {
             let read = receive_with(&self.socket, &mut bytes, &mut last, RecvFlags::DONTWAIT);
             if !matches!(read, Ok(1..)) {
@@ -174,7 +175,7 @@ impl Pipe for RingPipe {
 
     fn end(&self) {
         self.ring.end();
-        // A socket that is not connected any more is as closed as it gets.
+        // A socket that is not connected needs no shutdown.
         let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
     }
 
@@ -185,7 +186,7 @@ impl Pipe for RingPipe {
 
 impl Drop for RingPipe {
     fn drop(&mut self) {
-        // The thread that watches has the socket, too: it ends, and the peer hears of it.
+        // The watching thread holds the socket, too: it ends, and the peer sees the end.
         self.end();
     }
 }

@@ -1,6 +1,6 @@
 //! Plain TCP, sealed by the token: a handshake after Noise's pattern NNpsk0, then records under keys of this connection.
-//! In: the secret both sides share, a link on which nothing has been said. Out: a link whose bytes nobody else reads or
-//! changes, and which only a peer that knows the token has.
+//! In: the secret that both sides share, a link on which nothing has been sent. Out: a link that nobody else reads or
+//! changes, with a peer that knows the token.
 //! The client's first message proves the token: a stranger costs the server two hashes.
 
 mod direction;

@@ -1,6 +1,6 @@
 //! A pipe that is a stream socket, TCP or Unix.
-//! In: a connected socket. Out: its bytes and the descriptors that come with them, one at a time.
-//! It keeps one descriptor at most and closes every other: a peer cannot fill this process's table.
+//! In: a connected socket. Out: its bytes and the descriptors that come with them, one at a time. It keeps at most one
+//! descriptor and closes every other, so a peer cannot fill this process's table.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,14 +22,14 @@ use crate::pipes::borrowed::SendMode;
 use crate::pipes::pages::Pages;
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
-/// How often a connection is reset that the system does not reset yet, a millisecond apart.
+/// How often to retry the reset of a connection that the kernel does not reset yet, a millisecond apart.
 const MOST_RESETS: u32 = 100;
 
-/// Whether this process gives no descriptors away.
+/// Whether this process sends no descriptors.
 static WITHOUT_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
-/// From here on this process writes to sockets without `sendmsg`, which alone carries descriptors: a sandbox may refuse it then.
-/// Only for a process that ignores SIGPIPE, as Rust's own programs do.
+/// Makes this process write to sockets without `sendmsg` from here on, so that a sandbox may refuse `sendmsg`, the only
+/// call that carries descriptors. Only for a process that ignores SIGPIPE, as Rust's own programs do.
 pub fn write_without_descriptors() {
     WITHOUT_DESCRIPTORS.store(true, Ordering::Relaxed);
 }
@@ -92,7 +92,7 @@ impl Pipe for Socket {
     }
 
     fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
-        // It goes with the first byte, so the receiver has it when it has the frame.
+        // It travels with the first byte, so the receiver has it when it has the frame.
         let sent = send_with(&self.descriptor, head, descriptor)?;
         self.write(&head[sent..], tail)
     }
@@ -119,7 +119,7 @@ impl Pipe for Socket {
     }
 
     fn end(&self) {
-        // A socket that is not connected any more is as closed as it gets.
+        // A socket that is not connected needs no shutdown.
         let _ = rustix::net::shutdown(&*self.descriptor, Shutdown::Both);
         if self.pages.any_to_take_back() {
             reset(&self.descriptor);
@@ -131,7 +131,7 @@ impl Pipe for Socket {
     }
 }
 
-/// Writes as much as there is room for.
+/// Writes as many bytes as there is room for.
 fn write_parts(socket: &OwnedFd, head: &[u8], tail: &[u8], flags: SendFlags) -> Result<usize, Errno> {
     // No SIGPIPE: the client's library lives in a program that may not expect one.
     let flags = flags | SendFlags::NOSIGNAL;
@@ -145,13 +145,13 @@ fn write_parts(socket: &OwnedFd, head: &[u8], tail: &[u8], flags: SendFlags) -> 
     sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), flags)
 }
 
-/// Resets a connection: what has not left must not leave, since its owner may write to it from here on. What a peer of this
-/// machine has not read yet is shared with it all the same.
+/// Resets a connection: unsent pages must not leave, since their owner may change them from here on. A peer on this
+/// machine still shares the pages that it has not read yet.
 fn reset(socket: &OwnedFd) {
-    // As whoever closes it last does, where this does not.
+    // Where this fails, closing the last descriptor resets it.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     for _ in 0..MOST_RESETS {
-        // Some kernels (6.4 and what was ported back from it) refuse while a thread sleeps there, which has been woken.
+        // Some kernels (6.4 and backports from it) refuse while a thread sleeps there; the shutdown has woken it.
         if rustix::net::connect_unspec(socket) != Err(Errno::BUSY) {
             return;
         }
@@ -169,7 +169,7 @@ pub fn receive_with(
     slot: &mut Option<OwnedFd>,
     flags: RecvFlags,
 ) -> Result<usize, Errno> {
-    // Descriptors beyond this room are closed by the system.
+    // The kernel closes descriptors beyond this room.
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let mut parts = [IoSliceMut::new(target)];
@@ -177,14 +177,14 @@ pub fn receive_with(
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
             *slot = descriptors.next().or(slot.take());
-            // The room's padding may have held another.
+            // The room's padding may hold another.
             descriptors.for_each(drop);
         }
     }
     Ok(received.bytes)
 }
 
-/// Sends the first of the bytes over a Unix socket, with a descriptor; how many.
+/// Sends the first of the bytes over a Unix socket, with a descriptor; returns how many.
 ///
 /// # Errors
 /// The system's own, but for `INTR`.
@@ -225,11 +225,11 @@ mod tests {
     use super::*;
     use crate::pipes::pages;
 
-    /// Bytes of a socket's buffer at either end, of which the system may make a few times as many.
+    /// Bytes of a socket's buffer at either end; the kernel may multiply them a few times.
     const BUFFER: usize = 1 << 20;
 
-    /// Whether a socket soon has no room any more, and for longer than its bytes need to its peer: it holds what that has no
-    /// room for.
+    /// Whether a socket soon stays full, for longer than its bytes need to reach its peer: it then holds bytes for
+    /// which the peer has no room.
     fn is_soon_full(socket: &Socket) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut looks = (0..10_000).map(|_| {
@@ -243,11 +243,11 @@ mod tests {
         })
     }
 
-    /// How what the peer of a socket can read ends, when it has been given this much on a thread that may give pages, and is
-    /// ended in the midst of it.
+    /// The end of the bytes that a socket's peer can read, when a thread that may send zero-copy writes so much, and
+    /// the socket is ended meanwhile.
     fn end_of(bytes: usize, send_mode: SendMode) -> Result<usize, ErrorKind> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        // Some systems' own sizes are larger than what a test would send. Connections have their listener's.
+        // Some systems' default sizes are larger than a test's data. Connections inherit their listener's.
         sockopt::set_socket_recv_buffer_size(&listener, BUFFER).expect("set");
         let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
         sockopt::set_socket_send_buffer_size(&near, BUFFER).expect("set");
@@ -264,7 +264,7 @@ mod tests {
             });
             let mut first = [0; 1000];
             let (came, is_full) = (peer.read_exact(&mut first), is_soon_full(&socket));
-            // Whatever came, nobody writes any more.
+            // Nobody writes any more.
             socket.end();
             came.expect("they come");
             assert!(is_full, "the peer has all that was sent");

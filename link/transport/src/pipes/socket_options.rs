@@ -1,6 +1,6 @@
-//! How sockets are set up.
-//! In: a socket of a connection. Out: the same, with the options that its use takes.
-//! It opens and closes none, and reads and writes nothing.
+//! The options of sockets.
+//! In: a socket of a connection. Out: the same socket, with the options that its use needs.
+//! It opens and closes no socket, and reads and writes nothing.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use socket2::SockRef;
 
 use crate::error::LinkError;
 
-/// Silence after which the operating system asks whether the peer is still there.
+/// Silence after which the kernel probes the peer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
-/// Time between such questions.
+/// Time between probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Unanswered questions after which the peer counts as gone.
+/// Unanswered probes after which the peer counts as gone.
 const KEEPALIVE_COUNT: u32 = 4;
 
-/// How long a peer's machine may be silent before a connection that asks it counts as broken.
+/// How long a peer host may be silent before a connection that probes it counts as broken.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// The same while the peer has been asked whether it is there.
+/// The same while a heartbeat is unanswered.
 const SILENCE_OF_ASKED: Duration = Duration::from_secs(3);
 
-/// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
+/// Bytes in flight in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
-/// Bytes of a TCP socket that the system has not begun to send, at most: what lies there longer than it must is in no cache
-/// when it is sent. It does not limit what is under way, however far the peer is.
+/// The most bytes of a TCP socket that the kernel has not begun to send: bytes that wait there longer have left the
+/// cache when they are sent. It does not limit the bytes in flight, however far the peer is.
 const MOST_UNSENT: u32 = 256 << 10;
 
-/// Small frames leave at once, and a vanished peer is noticed: by questions while nothing is under way, by the operating
-/// system's own limit (a quarter of an hour) while something is. There is no time limit of ours on that, since it would
-/// also end a connection whose peer is well but has not read for so long: a stopped program, a worker behind a long kernel.
+/// Makes small frames leave at once, and notices a vanished peer. While nothing is in flight, probes notice it;
+/// otherwise the kernel's own limit does, a quarter of an hour. A shorter limit would also end connections to a healthy
+/// peer that does not read for so long: a stopped program, a worker behind a long kernel.
 pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     let set = || -> rustix::io::Result<()> {
         sockopt::set_tcp_nodelay(socket, true)?;
-        // A system without this option keeps more back, that is all.
+        // A kernel without this option only keeps more bytes back.
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(MOST_UNSENT);
         sockopt::set_socket_keepalive(socket, true)?;
         sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
@@ -45,24 +45,24 @@ pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     set().map_err(|source| LinkError::system("setting up a TCP socket", source))
 }
 
-/// Has the system end a connection soon when the peer's machine does not answer: both where something is under way and where
-/// nothing is. Only for one that carries so little that its buffers are never full: a machine answers for a process that is
-/// stopped, but where nothing fits any more that is not enough.
+/// Makes the kernel drop the connection soon after the peer host stops answering, whether or not bytes are in flight.
+/// Only for a connection that carries so little that its buffers are never full. A host answers for a stopped process,
+/// but behind full buffers its answers do not count.
 pub(crate) fn watch_peer(socket: &OwnedFd) {
-    // A Unix socket has none of these and needs none.
+    // A Unix socket has none of these options and needs none.
     limit_silence(socket, false);
     let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_INTERVAL);
 }
 
-/// How long the peer's machine may be silent on a connection that is watched, while its peer `is_asked` or else.
+/// Sets how long the peer host may be silent on a watched connection; `is_asked`: a heartbeat is unanswered.
 pub(crate) fn limit_silence(socket: &OwnedFd, is_asked: bool) {
     let time = if is_asked { SILENCE_OF_ASKED } else { SILENCE };
     let _ = sockopt::set_tcp_user_timeout(socket, u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
 }
 
-/// Writer and reader of bulk data run further apart with a larger buffer; the system cuts the wish down to its limit.
+/// A larger buffer lets writer and reader of bulk data run further apart; the kernel caps it.
 pub(crate) fn prepare_unix(socket: &OwnedFd) {
-    // Whatever the system grants is enough to work.
+    // Any size that the kernel grants works.
     let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER);
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
         let socket = OwnedFd::from(stream);
         prepare_tcp(&socket).expect("set up");
-        // With a limit the kernel ends a connection whose peer answers every question that its buffers are full.
+        // With a limit the kernel ends a connection whose peer answers every probe that its buffers are full.
         assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 0);
         assert!(sockopt::socket_keepalive(&socket).expect("asked"));
     }

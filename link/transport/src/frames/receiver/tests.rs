@@ -1,4 +1,4 @@
-//! What a receiver asks its pipe for.
+//! Tests of the sizes of a receiver's reads.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::pipes::pipe::{Reach, Slot};
 const BULK: u16 = 7;
 const DATA: usize = 256 << 10;
 
-/// Bytes that are all there, and how many each read asked for.
+/// Bytes that are all there, and the size of each read.
 #[derive(Debug, Default)]
 struct Asked {
     left: Mutex<Vec<u8>>,
@@ -75,7 +75,8 @@ fn behind_a_bulk_frame_little_is_read_ahead_though_the_buffer_has_room_for_more(
     }
     let copied_once_more: usize = READ_AHEAD_OF_BULK - HEADER_BYTES - BULK_HEAD;
     let asked = pipe.each.lock().expect("no test panics with it").clone();
-    // The first frame may be anything. Of each of the others, a little is read with its header, and the rest at its place.
+    // The first frame may be of any kind. A header's read brings little of the later ones' data; the rest is read
+    // straight into its place.
     let rest = DATA - copied_once_more;
     assert_eq!(
         asked[asked.len() - 6..],

@@ -1,6 +1,6 @@
 //! One direction of a sealed connection: records with a length before them, each sealed under the next number.
 //! In: bytes for a record, or a record. Out: the other.
-//! No number is used twice under a key, and a key seals no more than it may: both ends go on to the next by themselves.
+//! No number is used twice under a key, and each key seals a bounded number of records: then both ends derive the next.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ use rustix::io::Errno;
 pub(super) const RECORD: usize = 64 << 10;
 /// Bytes before a record's content: its length.
 pub(super) const LENGTH: usize = 4;
-/// Bytes behind it.
+/// Bytes behind it: its tag.
 pub(super) const TAG: usize = 16;
 /// Records under one key. Of the largest size they are 2^32 blocks; AES-GCM may seal 2^34.5 under one (RFC 8446, 5.5).
 const RECORDS_OF_A_KEY: u64 = 1 << 20;
-/// What the next key is derived for.
+/// The context of the next key.
 const NEXT_KEY: &[u8] = b"floe next key";
 
 /// The cipher of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite {
-    /// Where the client's processor has instructions for it.
+    /// For clients whose processor has instructions for it.
     Aes256Gcm,
-    /// Elsewhere.
+    /// For all other clients.
     ChaCha20Poly1305,
 }
 
 impl Suite {
-    /// The one that this processor is fast at.
+    /// The fastest one on this processor.
     pub(super) fn suitable() -> Self {
         #[cfg(target_arch = "x86_64")]
         let has_aes = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
@@ -62,7 +62,7 @@ impl Suite {
     }
 }
 
-/// What another process needs to go on with a sealed connection. Whoever has it reads and writes the connection.
+/// What another process needs to continue a sealed connection. Its holder can read and write the connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedKeys {
     /// Number of the records' cipher.
@@ -83,7 +83,7 @@ impl fmt::Debug for SealedKeys {
     }
 }
 
-/// One direction: its key and how many records it has had.
+/// One direction: its key and the number of its records.
 pub(super) struct Direction {
     suite: Suite,
     key: [u8; 32],
@@ -111,8 +111,8 @@ impl Direction {
         (self.key, self.records)
     }
 
-    /// Makes a record of `head` and `tail`, one behind the other, at the front of `record`; its bytes. `tail` is read where it
-    /// lies, once: it may be the program's memory.
+    /// Makes a record of `head` and `tail`, one behind the other, at the front of `record`, and returns its size. It
+    /// reads `tail` where it lies, once: it may be the program's memory.
     pub(super) fn seal(&mut self, head: &[u8], tail: &[u8], record: &mut [u8]) -> Result<usize, Errno> {
         let bytes = head.len() + tail.len();
         let length = length(bytes);
@@ -126,7 +126,7 @@ impl Direction {
         Ok(LENGTH + bytes + TAG)
     }
 
-    /// Opens the content of a record, which has its tag behind it, where it lies. `BADMSG`: it is not the peer's next one.
+    /// Opens a record's content in place; its tag follows it. `BADMSG`: it is not the peer's next record.
     pub(super) fn open(&mut self, sealed: &mut [u8]) -> Result<(), Errno> {
         let aad = Aad::from(length(sealed.len() - TAG));
         let opened = self.cipher.open_in_place(nonce(self.records), aad, sealed);
@@ -135,8 +135,8 @@ impl Direction {
         Ok(())
     }
 
-    /// As [`Direction::open`], into `target`, which is as long as the content. What is no record leaves nothing there that
-    /// its sender chose.
+    /// As [`Direction::open`], into `target`, which is as long as the content. A forged record leaves nothing there
+    /// that its sender chose.
     pub(super) fn open_into(&mut self, sealed: &[u8], target: &mut [u8]) -> Result<(), Errno> {
         let aad = Aad::from(length(target.len()));
         let (content, tag) = sealed.split_at(target.len());
@@ -146,7 +146,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Behind its last record a key gives way to the next, from which it cannot be had.
+    /// Replaces a key after its last record by the next, from which the old one cannot be derived.
     fn count(&mut self) {
         self.records += 1;
         if self.records.is_multiple_of(RECORDS_OF_A_KEY) {
@@ -172,7 +172,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
 
-    /// A record of these bytes, given in two parts; what is behind its length.
+    /// Makes a record of these bytes in two parts, and returns all but its length.
     fn sealed(direction: &mut Direction, content: &[u8]) -> Vec<u8> {
         let mut record = vec![0xAA; LENGTH + content.len() + TAG];
         let (head, tail) = content.split_at(content.len() / 3);
@@ -185,7 +185,8 @@ mod tests {
         [0, 1].map(|_| Direction::new(suite, [9; 32], records))
     }
 
-    /// Opens it either way, which must agree: by a copy of the direction where it lies, by the direction itself elsewhere.
+    /// Opens it both ways, which must agree: in place by a copy of the direction, and into other memory by the
+    /// direction.
     fn opened(direction: &mut Direction, sealed: &[u8]) -> Result<Vec<u8>, Errno> {
         let (key, records) = direction.state();
         let mut in_place = sealed.to_vec();

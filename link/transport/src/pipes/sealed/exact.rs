@@ -1,16 +1,16 @@
-//! Reads of a handshake: so many bytes, and none behind them.
-//! In: a pipe that one thread reads. Out: its next bytes, or why they have not come by the deadline.
-//! It never reads ahead: what follows the handshake is for the records.
+//! Exact reads for a handshake: so many bytes, and none behind them.
+//! In: a pipe that one thread reads. Out: its next bytes, or why they have not arrived by the deadline.
+//! It never reads ahead: the bytes behind the handshake are records.
 
 use std::time::Instant;
 
 use crate::error::LinkError;
 use crate::pipes::pipe::Pipe;
 
-/// What is being done, for errors.
+/// The action that errors name.
 pub(super) const DOING: &str = "agreeing on a connection's keys";
 
-/// Fills `target`, and reads nothing behind it.
+/// Fills `target`, and reads no byte behind it.
 pub(super) fn read_exactly(under: &dyn Pipe, mut target: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
     let (began, needed) = (Instant::now(), target.len());
     while !target.is_empty() {

@@ -1,6 +1,6 @@
-//! How two sides agree on the keys of one connection: Noise's NNpsk0, with the token's key.
-//! In: a socket's bytes, the secret. Out: a pipe that seals, and the handshake's hash, or the reason why there is none.
-//! It believes nothing of what comes: a first message that does not prove the token costs two hashes and one decryption.
+//! The handshake that agrees on one connection's keys: Noise's NNpsk0, with the token's key.
+//! In: a socket's bytes, the secret. Out: a sealing pipe and the handshake's hash, or the reason for a refusal.
+//! It trusts no byte of the peer: a first message that does not prove the token costs two hashes and one decryption.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,27 +16,27 @@ use crate::error::LinkError;
 use crate::pipes::pipe::Pipe;
 use crate::secret::Secret;
 
-/// The pattern, and what it is made of.
+/// The pattern with its algorithms.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
-/// What both sides mean to speak.
+/// The context that both sides must share.
 const PROLOGUE: &[u8] = b"floe sealed link";
 /// Version of this handshake and of the records behind it.
 const VERSION: u8 = 1;
 
-/// What a handshake comes to.
+/// The result of a handshake.
 pub(crate) struct Agreed {
     pub(crate) pipe: Sealed,
-    /// Of everything that was said, and of the secret.
+    /// The hash of all messages and of the secret.
     pub(crate) hash: [u8; 32],
 }
 
-/// What came of a client's first message.
+/// The verdict on a client's first message.
 pub(crate) enum Opening {
-    /// Its proof is right.
+    /// It proves the token.
     Agreed(Box<Agreed>),
-    /// It is not.
+    /// It proves another token.
     Stranger,
-    /// It seals in a way that is not known here.
+    /// It seals in a way that this build does not know.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ fn suite_of(head: &[u8]) -> Option<Suite> {
     Suite::of(head[5]).filter(|suite| head == self::head(*suite))
 }
 
-/// A side's state, bound to what the client asks for.
+/// A side's state, bound to the client's request.
 fn begin(secret: &Secret, suite: Suite, is_client: bool) -> Result<HandshakeState, snow::Error> {
     let prologue = [PROLOGUE, &head(suite)].concat();
     let builder = Builder::new(PATTERN.parse()?).psk(0, secret.sealing())?.prologue(&prologue)?;
@@ -62,8 +62,8 @@ fn failed(error: snow::Error) -> LinkError {
     LinkError::system(DOING, std::io::Error::other(error))
 }
 
-/// Whether a client's first message, whole, is of somebody who knows the token; `None` where it seals in a way that is not
-/// known here. Said again it is one as well: only what is sealed behind the handshake is surely new.
+/// Whether a client's whole first message proves the token. `None`: it seals in a way that this build does not know. A
+/// replayed message passes as well: only records behind the handshake are surely new.
 pub(crate) fn first_is_of(secret: &Secret, first: &[u8]) -> Option<bool> {
     let (head, message) = first.split_at_checked(HEAD)?;
     let state = begin(secret, suite_of(head)?, false);
@@ -92,7 +92,7 @@ pub(crate) fn open(under: Arc<dyn Pipe>, secret: &Secret, deadline: Instant) -> 
     Ok(agreed(under, state, suite, true))
 }
 
-/// Answers a client whose first message is to come.
+/// Answers a client, whose first message it reads.
 pub(crate) fn accept(under: Arc<dyn Pipe>, secret: &Secret, deadline: Instant) -> Result<Opening, LinkError> {
     let mut first = [0; FIRST_BYTES];
     read_exactly(&*under, &mut first, deadline)?;

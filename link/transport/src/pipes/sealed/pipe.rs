@@ -1,7 +1,8 @@
-//! A pipe whose bytes are sealed into records on their way over another.
+//! A pipe that seals its bytes into records, and sends these over another pipe.
 //! In: a socket, a key for either direction. Out: the peer's bytes in order, or the end.
-//! Nothing that was changed, left out, repeated or put elsewhere is passed on: the pipe fails there. A cut is an end, as
-//! every frame says how long it is. As long as another process may go on with the socket, it is read record by record.
+//! The pipe fails at the first byte that was changed, dropped, repeated or reordered. A cut looks like an end, since
+//! every frame carries its length. It reads record by record as long as the socket may still be handed to another
+//! process.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -13,14 +14,14 @@ use super::direction::{Direction, LENGTH, RECORD, SealedKeys, Suite, TAG};
 use crate::error::Failure;
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
-/// Bytes of the largest record, with what is beside its content.
+/// Bytes of the largest record, with its length and tag.
 const LARGEST: usize = LENGTH + RECORD + TAG;
-/// Bytes that are read at once, at most: two of the largest records.
+/// The most bytes of one read: two of the largest records.
 const READ_AHEAD: usize = 2 * LARGEST;
-/// Bytes of room at first; a connection with small records needs no more.
+/// Room at first; a connection with small records needs no more.
 const FIRST_ROOM: usize = 16 << 10;
 
-/// A connection whose bytes go in sealed records.
+/// A connection of sealed records.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     under: Arc<dyn Pipe>,
@@ -31,7 +32,7 @@ pub(crate) struct Sealed {
 #[derive(Debug)]
 struct Sending {
     direction: Direction,
-    /// Room for the record at hand.
+    /// Room for the current record.
     record: Vec<u8>,
 }
 
@@ -39,17 +40,17 @@ struct Sending {
 struct Reading {
     direction: Direction,
     bytes: Vec<u8>,
-    /// What is opened and not yet read: `bytes[opened..until]`.
+    /// Opened bytes that are not yet read: `bytes[opened..until]`.
     opened: usize,
     until: usize,
-    /// What is not opened yet: `bytes[start..end]`, behind what is opened.
+    /// Bytes that are not yet opened: `bytes[start..end]`, behind the opened ones.
     start: usize,
     end: usize,
-    /// Nothing is read behind the record at hand.
+    /// Whether reads stop at the current record.
     by_record: bool,
 }
 
-/// What came of a look for bytes.
+/// The result of a look for bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Some,
@@ -66,12 +67,12 @@ impl Reading {
         self.opened < self.until
     }
 
-    /// Whether a read gives something, or fails, without asking the socket.
+    /// Whether a read succeeds or fails without asking the socket.
     fn is_ready(&self) -> bool {
         self.has_opened() || !matches!(self.missing(), Ok(1..))
     }
 
-    /// Bytes of the record at hand's content, where its length is there.
+    /// Bytes of the current record's content, once its length has arrived.
     fn content(&self) -> Result<Option<usize>, Errno> {
         let Some(length) = self.bytes[self.start..self.end].first_chunk() else { return Ok(None) };
         match usize::try_from(u32::from_le_bytes(*length)) {
@@ -80,13 +81,13 @@ impl Reading {
         }
     }
 
-    /// Bytes of the record at hand, or of its length, that have not been read.
+    /// Unread bytes of the current record, or of its length.
     fn missing(&self) -> Result<usize, Errno> {
         let whole = self.content()?.map_or(LENGTH, |content| LENGTH + content + TAG);
         Ok(whole.saturating_sub(self.end - self.start))
     }
 
-    /// Makes room for so many bytes behind those that are there. Nothing is opened.
+    /// Makes room for so many more bytes. No opened byte may be left.
     fn make_room(&mut self, missing: usize) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -99,7 +100,7 @@ impl Reading {
         }
     }
 
-    /// Opens the record at hand, which is whole, into `target` where that has room for all of it: its bytes.
+    /// Opens the current record, which is whole, into `target` where all of it fits, and returns its size.
     fn open_into(&mut self, target: &mut [u8]) -> Result<Option<usize>, Errno> {
         let content = self.content()?.ok_or(Errno::BADMSG)?;
         let Some(target) = target.get_mut(..content) else { return Ok(None) };
@@ -109,7 +110,8 @@ impl Reading {
         Ok(Some(content))
     }
 
-    /// Reads what the record at hand lacks, by `read`, which may say that there is nothing yet; none where something is opened.
+    /// Reads the missing bytes of the current record by `read`, which may find nothing yet. Reads none while opened
+    /// bytes are left.
     fn take_in(&mut self, mut read: impl FnMut(&mut [u8]) -> Result<Option<usize>, Failure>) -> Result<Taken, Failure> {
         while !self.has_opened() {
             let missing = self.missing()?;
@@ -127,7 +129,7 @@ impl Reading {
         Ok(Taken::Some)
     }
 
-    /// Opens the record at hand, which is whole.
+    /// Opens the current record, which is whole.
     fn open(&mut self) -> Result<(), Errno> {
         let content = self.content()?.ok_or(Errno::BADMSG)?;
         let (from, to) = (self.start + LENGTH, self.start + LENGTH + content);
@@ -136,7 +138,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Gives opened bytes away.
+    /// Hands opened bytes out.
     fn give(&mut self, target: &mut [u8]) -> usize {
         let count = target.len().min(self.until - self.opened);
         target[..count].copy_from_slice(&self.bytes[self.opened..self.opened + count]);
@@ -152,7 +154,7 @@ impl Reading {
         match self.take_in(read)? {
             Taken::Some if self.has_opened() => {}
             Taken::Some => {
-                // What is large goes straight to where it belongs.
+                // A large record is opened straight into its place.
                 if let Some(count) = self.open_into(target)? {
                     return Ok(Some(count));
                 }
@@ -174,14 +176,14 @@ impl Sealed {
         }
     }
 
-    /// A connection that another process had; `None` where its cipher is not known.
+    /// Continues a connection of another process. `None`: its cipher is unknown.
     pub(crate) fn resume(under: Arc<dyn Pipe>, keys: &SealedKeys) -> Option<Self> {
         let suite = Suite::of(keys.suite)?;
         let sending = Direction::new(suite, keys.sending, keys.sent);
         Some(Self::new(under, sending, Direction::new(suite, keys.receiving, keys.received)))
     }
 
-    /// What another process needs to go on with the socket; `None` where something was read that nobody has asked for.
+    /// What another process needs to continue the socket. `None`: received bytes are still unread.
     pub(crate) fn keys(&self) -> Option<SealedKeys> {
         let (sending, reading) = (self.lock_sending(), self.lock_reading());
         if reading.has_opened() || reading.start != reading.end {
@@ -192,7 +194,7 @@ impl Sealed {
         Some(SealedKeys { suite, sending, sent, receiving, received })
     }
 
-    /// From here on as much is read at once as there is.
+    /// Allows reads of several records at once from here on.
     pub(crate) fn read_ahead(&self) {
         self.lock_reading().by_record = false;
     }
@@ -237,7 +239,7 @@ impl Pipe for Sealed {
     }
 
     fn read(&self, target: &mut [u8], _slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        // Who waits elsewhere does not need what is held here meanwhile.
+        // Sleeping with this lock held is safe: threads that wait only try to take it.
         self.lock_reading().read(target, |bytes| self.under.read(bytes, None))
     }
 
@@ -245,7 +247,7 @@ impl Pipe for Sealed {
         match self.reading.try_lock() {
             Ok(reading) if reading.is_ready() => return Ok(true),
             Err(TryLockError::Poisoned(poisoned)) if poisoned.get_ref().is_ready() => return Ok(true),
-            // Somebody reads: what comes is for them.
+            // Another thread reads, and takes the bytes that arrive.
             _ => {}
         }
         self.under.wait(time)

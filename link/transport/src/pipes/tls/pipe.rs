@@ -1,7 +1,8 @@
-//! A pipe whose bytes are sealed on their way over another.
-//! In: a socket, one side of TLS. Out: the peer's bytes, or the end, as the socket has them.
+//! A pipe that seals its bytes by TLS, and sends the records over another pipe.
+//! In: a socket, one side of TLS. Out: the peer's bytes, or the end.
 //! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open.
-//! An end without TLS's farewell is an end: whoever cuts a connection cuts it, and every frame says how long it is.
+//! An end without TLS's close notification counts as an end: a cut loses nothing unnoticed, since every frame carries
+//! its length.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +17,10 @@ use crate::pipes::pipe::{Pipe, Reach, Slot};
 
 /// Bytes that are sealed under one hold of the keys.
 const SEALED_TOGETHER: usize = 64 << 10;
-/// Bytes that are asked of the socket at once: some records of the largest size.
+/// Bytes of one read from the socket: some records of the largest size.
 const READ_AHEAD: usize = 128 << 10;
 
-/// What floe takes from TLS's exporter, as RFC 9266 does for others.
+/// The label of floe's bytes from TLS's exporter, as RFC 9266 has for others.
 const EXPORTED: &[u8] = b"EXPORTER-floe-token-proof";
 
 /// One side of a TLS connection.
@@ -29,11 +30,11 @@ pub(crate) struct Tls {
     connection: Mutex<Connection>,
     /// Held while records go to the socket, so that they go in the order in which they were sealed.
     writing: Mutex<Vec<u8>>,
-    /// Held by who reads.
+    /// Held by the reading thread.
     reading: Mutex<Ahead>,
 }
 
-/// Sealed bytes that were read and not yet opened.
+/// Sealed bytes that were read but not yet opened.
 #[derive(Debug)]
 struct Ahead {
     bytes: Vec<u8>,
@@ -46,7 +47,7 @@ impl Ahead {
         self.start == self.end
     }
 
-    /// Reads what is there, unless there is something to open.
+    /// Reads from the socket, unless there are bytes to open.
     fn fill(&mut self, under: &dyn Pipe) -> Result<Taken, Failure> {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
@@ -69,7 +70,7 @@ impl Tls {
     ) -> Result<Self, LinkError> {
         const DOING: &str = "agreeing on TLS";
         let began = Instant::now();
-        // A whole message may wait here for a key that is to be agreed on first.
+        // A whole message may wait here until both sides agree on a key.
         connection.set_buffer_limit(None);
         let tls = Self {
             under,
@@ -97,7 +98,7 @@ impl Tls {
                 Ok(Taken::Some | Taken::Nothing) => {}
                 Err(Trouble::Under(failure)) => return Err(LinkError::during(DOING, failure)),
                 Err(Trouble::Tls(error)) => {
-                    // The peer is told why; it may be gone.
+                    // Sends the peer the reason; it may be gone.
                     let _ = tls.send_pending(&mut tls.lock_writing());
                     return Err(LinkError::Tls(error));
                 }
@@ -105,7 +106,7 @@ impl Tls {
         }
     }
 
-    /// What only the two ends of this connection know, for proofs that are bound to it.
+    /// Bytes that only the two ends of this connection know, to bind proofs to it.
     pub(crate) fn exported(&self) -> Result<[u8; 32], LinkError> {
         self.connection().export_keying_material([0; 32], EXPORTED, None).map_err(LinkError::Tls)
     }
@@ -118,7 +119,7 @@ impl Tls {
         floe_lock::lock(&self.writing)
     }
 
-    /// Gives sealed records to the socket.
+    /// Writes sealed records to the socket.
     fn send_pending(&self, records: &mut Vec<u8>) -> Result<(), Failure> {
         records.clear();
         let mut connection = self.connection();
@@ -134,8 +135,8 @@ impl Tls {
         floe_lock::lock(&self.reading)
     }
 
-    /// Opens some of what was read ahead, after reading what is at the socket where that is nothing. It takes no more than
-    /// what can be opened at once, so that nothing is kept twice.
+    /// Opens some of the bytes that were read ahead, or reads from the socket if there are none. It takes only bytes
+    /// that can be opened at once, so that none are kept twice.
     fn take_in(&self, ahead: &mut Ahead) -> Result<Taken, Trouble> {
         match ahead.fill(&*self.under)? {
             Taken::Some => {}
@@ -149,7 +150,7 @@ impl Tls {
         let answers = connection.wants_write() && !connection.is_handshaking();
         drop(connection);
         if answers {
-            // A change of keys is answered. Who is just writing sends the answer along.
+            // A change of keys needs an answer. A thread that is writing sends it along.
             match self.writing.try_lock() {
                 Ok(mut records) => self.send_pending(&mut records)?,
                 Err(TryLockError::Poisoned(poisoned)) => self.send_pending(&mut poisoned.into_inner())?,
@@ -159,7 +160,7 @@ impl Tls {
         Ok(Taken::Some)
     }
 
-    /// Bytes that have been opened; `None`: none yet, 0: the peer has said farewell.
+    /// Opened bytes. `None`: there are none yet; 0: the peer has sent its close notification.
     fn opened(&self, target: &mut [u8]) -> Result<Option<usize>, Failure> {
         match self.connection().reader().read(target) {
             Ok(count) => Ok(Some(count)),
@@ -169,14 +170,14 @@ impl Tls {
     }
 }
 
-/// What came of a look at the socket.
+/// The result of a read from the socket.
 enum Taken {
     Some,
     Nothing,
     Closed,
 }
 
-/// Why what is at the socket is of no use.
+/// Why bytes from the socket cannot be used.
 enum Trouble {
     Under(Failure),
     Tls(rustls::Error),
@@ -204,7 +205,7 @@ impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Under(failure) => failure,
-            // Somebody has changed what was on its way.
+            // The bytes were changed on the way.
             Trouble::Tls(_) => Errno::BADMSG.into(),
         }
     }
@@ -253,9 +254,9 @@ impl Pipe for Tls {
     }
 
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
-        // No new packets: this only asks what has been opened.
+        // No new packets: this only asks for opened bytes.
         let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
-        // What was read ahead and gave nothing has been taken in to its end.
+        // Bytes that were read ahead and gave nothing have all been consumed.
         let is_there = !self.lock_reading().is_empty() || opened();
         if is_there { Ok(true) } else { self.under.wait(time) }
     }

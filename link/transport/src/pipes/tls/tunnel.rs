@@ -1,7 +1,7 @@
-//! A sealed connection for a process that does not hold its keys: a pair of sockets, and two threads that seal and open
-//! what passes. In: a pipe. Out: a socket that carries the same bytes in the clear, within this machine.
-//! The keys stay where they were agreed on: a worker is handed the socket.
-//! It ends when either end closes, whatever the peer at the other does: what still passes has a moment for that.
+//! A tunnel carries a sealed connection to a process without its keys: a pair of sockets, and two threads that seal and
+//! open the bytes. In: a pipe. Out: a socket that carries the same bytes in the clear, within this machine.
+//! The keys stay in the process that agreed on them; a worker gets the socket.
+//! It ends soon after either end closes, whatever the other peer does; bytes in flight have a moment to pass.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use crate::pipes::socket::Socket;
 
 /// Bytes that are passed on together, at most.
 const CHUNK: usize = 128 << 10;
-/// How long what the clear end said last may take to a peer that does not read.
+/// How long the clear end's last bytes may take to a peer that does not read.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// How long its threads take to end once both ends have: they wait for nothing else.
+/// How long its threads may take to end after both ends: they wait for nothing else.
 const THREADS: Duration = Duration::from_secs(10);
 
-/// A tunnel as whoever made it sees it. It ends by itself.
+/// A handle to a tunnel, which ends by itself.
 #[derive(Clone, Debug)]
 pub struct Tunnel {
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ pub struct Tunnel {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Wakes who waits for threads to end.
+    /// Wakes threads that wait for the others to end.
     changed: Condvar,
 }
 
@@ -39,7 +39,7 @@ struct Shared {
 struct State {
     /// Threads that pass bytes on.
     running: u32,
-    /// Until the last thread ends: a tunnel that is over holds no descriptors.
+    /// The sockets, until the last thread ends: a tunnel that is over holds no descriptors.
     ends: Option<[End; 2]>,
 }
 
@@ -50,16 +50,16 @@ struct End {
     socket: Arc<OwnedFd>,
 }
 
-/// Why a thread passes nothing on any more.
+/// Why a thread stopped passing bytes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
-    /// Nothing comes any more from where it reads.
+    /// Its source has ended.
     From,
-    /// Nothing goes any more to where it writes.
+    /// Its destination has ended.
     To,
 }
 
-/// The clear end of a tunnel through `sealed`, whose records come and go by `socket`.
+/// Makes a tunnel through `sealed`, whose records use `socket`, and returns its clear end.
 pub(crate) fn tunnel(sealed: Arc<dyn Pipe>, socket: Arc<OwnedFd>) -> Result<(OwnedFd, Tunnel), LinkError> {
     let failed = |source: std::io::Error| LinkError::system("making a tunnel for TLS", source);
     let (own, given) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -74,7 +74,7 @@ pub(crate) fn tunnel(sealed: Arc<dyn Pipe>, socket: Arc<OwnedFd>) -> Result<(Own
     let seals = Running::new(&tunnel.shared);
     let (from, to) = (sealed.clone(), clear.clone());
     let open = move || {
-        // The other thread still passes on what the clear end said last.
+        // The other thread still passes on the clear end's last bytes.
         if pass(&from, &to) == Over::To {
             opens.await_last(LAST_WORD);
         }
@@ -117,7 +117,7 @@ fn pass(from: &End, to: &End) -> Over {
     }
 }
 
-/// Sleeps until something comes from one end; false: the other has closed first.
+/// Sleeps until one end has bytes. False: the other has closed first.
 fn wait(from: &End, to: &End) -> bool {
     let mut ends = [PollFd::new(&from.socket, PollFlags::IN), PollFd::new(&to.socket, PollFlags::RDHUP)];
     match poll(&mut ends, None) {
@@ -131,23 +131,23 @@ impl Shared {
         floe_lock::lock(&self.state)
     }
 
-    /// Waits until no more threads than these run, or for so long; whether that is so.
+    /// Waits until at most `threads` run, or for `time`. Returns whether that is so.
     fn await_threads(&self, most: u32, patience: Duration) -> bool {
         let waited = self.changed.wait_timeout_while(self.state(), patience, |state| state.running > most);
         waited.unwrap_or_else(PoisonError::into_inner).0.running <= most
     }
 
-    /// Ends both sides, which wakes who waits there.
+    /// Ends both sides, which wakes the threads that wait there.
     fn end(&self) {
         let ends = self.state().ends.clone();
         ends.iter().flatten().for_each(|end| end.pipe.end());
     }
 
-    /// The same where the peer does not read: the system keeps nothing for it.
+    /// The same for a peer that does not read: the kernel keeps nothing for it.
     fn cut(&self) {
         let ends = self.state().ends.clone();
         for end in ends.iter().flatten() {
-            // A socket that has been reset already has nothing left.
+            // A socket that was reset already has nothing left.
             let _ = sockopt::set_socket_linger(end.socket.as_fd(), Some(Duration::ZERO));
         }
         self.end();
@@ -166,7 +166,7 @@ impl Tunnel {
         self.shared.cut();
     }
 
-    /// Waits until it is over; its clear end has been closed. A peer that does not read is given a moment.
+    /// Waits until it is over, after its clear end was closed. A peer that does not read gets a moment.
     pub fn finish(&self) {
         if !self.shared.await_threads(0, 2 * LAST_WORD) {
             self.end();
@@ -175,7 +175,7 @@ impl Tunnel {
     }
 }
 
-/// A thread of a tunnel, counted as long as this is there.
+/// Counts a thread of a tunnel as long as this exists.
 struct Running(Arc<Shared>);
 
 impl Running {
@@ -201,7 +201,7 @@ impl Drop for Running {
         let mut state = self.0.state();
         state.running -= 1;
         let ends = if state.running == 0 { state.ends.take() } else { None };
-        // Closed before anybody hears that it is over.
+        // Closed before any thread learns that it is over.
         drop(ends);
         drop(state);
         self.0.changed.notify_all();
