@@ -1,7 +1,7 @@
-//! A network that is slower than this machine's own, for the question what a program would cost over it.
-//! In: a round-trip time, a bandwidth, a server's address. Out: an address of this machine that leads to the server, with
-//! every byte as late and as slow as over such a network.
-//! It emulates delay and bandwidth; loss, reordering and the growth of a TCP window over distance it does not.
+//! Emulates a slower network than this machine's own, to find what a program would cost over it.
+//! In: a round-trip time, a bandwidth, a server's address. Out: an address of this machine that leads to the server,
+//! with the delay and bandwidth of such a network. It does not emulate loss, reordering, or the growth of a TCP window
+//! over distance.
 #![forbid(unsafe_code)]
 
 mod line;

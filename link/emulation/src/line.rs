@@ -1,6 +1,6 @@
-//! One direction of the network: when what is handed in comes out.
-//! In: numbers of bytes and the time at which they are handed in. Out: the times at which they have left and arrived.
-//! Pure: it sleeps for nobody and asks no clock.
+//! One direction of the network: computes when bytes leave and arrive.
+//! In: numbers of bytes, each with its send time. Out: the times at which they have left and arrived. Pure: it never
+//! sleeps and reads no clock.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 pub struct Line {
     bytes_per_second: Option<f64>,
     delay: Duration,
-    /// When everything handed in so far has left.
+    /// The time at which all bytes so far have left.
     free: Instant,
 }
 
-/// When bytes are where.
+/// The times of a group of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// The last of them has left the sender.
+    /// When the last of them has left the sender.
     pub left: Instant,
-    /// The last of them is at the receiver.
+    /// When the last of them is at the receiver.
     pub arrived: Instant,
 }
 
 impl Line {
-    /// A line on which nothing is under way. Without a bandwidth bytes leave at once.
+    /// An empty line. Without a bandwidth, bytes leave at once.
     #[must_use]
     pub fn new(bytes_per_second: Option<f64>, delay: Duration, now: Instant) -> Self {
         Self { bytes_per_second, delay, free: now }
     }
 
-    /// Hands `bytes` in.
+    /// Sends `bytes`.
     pub fn pass(&mut self, bytes: usize, now: Instant) -> Passage {
         #[allow(clippy::cast_precision_loss, reason = "a chunk is far below 2^52 bytes")]
         let takes = self.bytes_per_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate));

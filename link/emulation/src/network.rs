@@ -1,5 +1,5 @@
-//! What is emulated, as people write it: `--rtt 100us --bandwidth 10Gb/s`.
-//! In: flags. Out: a round-trip time and a bandwidth, or what is wrong with the text.
+//! The emulated network, as people write it: `--rtt 100us --bandwidth 10Gb/s`.
+//! In: flags. Out: a round-trip time and a bandwidth, or the mistake in the text.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use thiserror::Error;
 /// A network between client and server: the flags of every command that emulates one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub struct Network {
-    /// From a byte's leaving to its answer's coming back, without what the server takes; `None`: as short as can be here.
+    /// The time from a byte's departure to its answer's arrival, without the server's own. `None`: as short as possible
+    /// here.
     #[arg(
         long = "rtt",
         value_name = "TIME",
@@ -16,7 +17,7 @@ pub struct Network {
         help = "Emulate a network of this round-trip time to servers reached by TCP: 100us, 2ms"
     )]
     pub round_trip: Option<Duration>,
-    /// Bytes per second in each direction; `None`: as fast as this machine's own.
+    /// Bytes per second in each direction. `None`: as fast as this machine's own network.
     #[arg(
         long = "bandwidth",
         value_name = "RATE",
@@ -26,7 +27,7 @@ pub struct Network {
     pub bytes_per_second: Option<f64>,
 }
 
-/// Text that names no network.
+/// Text that is not a network.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NetworkError {
     /// The round-trip time.
@@ -38,13 +39,13 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// Whether it is to be another than this machine's own.
+    /// Whether it differs from this machine's own.
     #[must_use]
     pub fn is_asked_for(&self) -> bool {
         *self != Self::default()
     }
 
-    /// A round-trip time with its unit, at most ten seconds.
+    /// Parses a round-trip time with its unit, at most ten seconds.
     ///
     /// # Errors
     /// [`NetworkError::RoundTrip`].
@@ -54,8 +55,8 @@ impl Network {
         parsed.filter(|time| *time <= Duration::from_secs(10)).ok_or_else(wrong)
     }
 
-    /// A bandwidth in bits (`10Gb/s`, `10Gbit/s`) or bytes (`1.25GB/s`) per second, with decimal prefixes; bytes per second
-    /// come out.
+    /// Parses a bandwidth in bits (`10Gb/s`, `10Gbit/s`) or bytes (`1.25GB/s`) per second, with decimal prefixes.
+    /// Returns bytes per second.
     ///
     /// # Errors
     /// [`NetworkError::Bandwidth`].

@@ -1,6 +1,7 @@
-//! The relay between clients and a server: it listens on this machine and passes every connection on, late and paced.
-//! In: connections. Out: the same bytes in the same order, at the server and back, when the network would have brought them.
-//! Its own time is measured first and taken off the round trip, so that what is asked for is what a program sees.
+//! The relay between clients and a server: it listens on this machine and forwards every connection, delayed and paced.
+//! In: connections. Out: the same bytes in the same order, at the server and back, at the times of the emulated
+//! network.
+//! It measures its own delay first and subtracts it, so a program sees the requested round trip.
 //! All connections share the bandwidth of each direction, as they would share a wire.
 
 use std::io::{self, Read, Write};
@@ -16,18 +17,18 @@ use floe_transport::{Address, sleep_precisely};
 use crate::line::Line;
 use crate::network::Network;
 
-/// Bytes that are passed on together, at most.
+/// The most bytes of one chunk.
 const CHUNK: usize = 64 << 10;
-/// Chunks of one connection and direction that may be under way: 64 MiB.
+/// The most chunks in flight of one connection and direction: 64 MiB.
 const UNDER_WAY: usize = 1024;
-/// How far ahead of the wire a sender may be: the queue in front of it.
+/// How far ahead of the wire a sender may be: the length of its queue.
 const AHEAD: Duration = Duration::from_millis(1);
-/// The end of a wait that is spent looking at the clock: sleeps are late by about this.
+/// The end of a wait that polls the clock: sleeps are late by about so long.
 const LOOKED: Duration = Duration::from_micros(60);
-/// Round trips by which the relay's own time is found.
+/// Round trips that measure the relay's own delay.
 const OWN_TRIPS: usize = 200;
 
-/// A relay that runs until it is dropped; connections that are open then go on to their end.
+/// A relay that runs until it is dropped; connections that are open then continue to their end.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -43,23 +44,23 @@ struct Wires {
     back: Arc<Mutex<Line>>,
 }
 
-/// A chunk under way.
+/// A chunk in flight.
 struct Chunk {
     bytes: Vec<u8>,
     arrives: Instant,
 }
 
 impl Relay {
-    /// Starts a relay to `server`, as far away as `network` says. Its own time is measured, which takes some milliseconds.
+    /// Starts a relay to `server` over an emulated `network`. It measures its own delay, which takes some milliseconds.
     ///
     /// # Errors
-    /// When this machine gives no port or no thread.
+    /// When this machine has no free port, or starts no thread.
     pub fn start(network: Network, server: Address) -> io::Result<Self> {
         let own = Self::own_round_trip()?;
         Self::listen(network, own, move || Both::connect(&server))
     }
 
-    /// Where it listens.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -71,7 +72,7 @@ impl Relay {
         self.own
     }
 
-    /// What to tell who asked for a network that is nearer than can be emulated here.
+    /// The warning for a requested round trip that is too short to emulate here.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let own = self.own;
@@ -79,7 +80,7 @@ impl Relay {
         self.network.round_trip.is_some_and(|asked| asked < own).then(words)
     }
 
-    /// A relay whose own round trip is `own`, to what `connect` connects to.
+    /// A relay with the own round trip `own`, to the server of `connect`.
     fn listen(
         network: Network,
         own: Duration,
@@ -95,14 +96,14 @@ impl Relay {
                 if ended.load(Ordering::Acquire) {
                     return;
                 }
-                // A connection that cannot be passed on is closed, which is what its client then sees.
+                // A connection that cannot be forwarded is closed, which its client sees.
                 let _ = client.and_then(|client| pass_on(client, connect()?, &wires));
             }
         })?;
         Ok(Self { address, network, own, ends })
     }
 
-    /// What a round trip through a relay takes that adds nothing: the median of many.
+    /// The round trip through a relay without delay: the median of many.
     fn own_round_trip() -> io::Result<Duration> {
         let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let there = echo.local_addr()?;
@@ -138,7 +139,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        // The listening thread wakes and sees it; one that cannot be woken ends with the process.
+        // Wakes the listening thread, which sees the end; if that fails, it ends with the process.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -164,7 +165,7 @@ impl Both {
                 TcpStream::connect((host.as_str(), *port)).map(Self::Tcp)
             }
             Address::Unix(path, _) => UnixStream::connect(path).map(Self::Unix),
-            // Its certificate is for another name than the relay's.
+            // The server's certificate does not name the relay.
             Address::Tls { .. } => Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot be relayed")),
         }
     }
@@ -184,7 +185,7 @@ impl Both {
     }
 
     fn shut(&self, how: Shutdown) {
-        // A connection that is gone is as shut as it gets.
+        // A connection that is gone needs no shutdown.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(how),
             Self::Unix(stream) => stream.shutdown(how),
@@ -214,7 +215,7 @@ impl Write for Both {
     }
 }
 
-/// Passes one connection on in both directions.
+/// Forwards one connection in both directions.
 fn pass_on(client: TcpStream, server: Both, wires: &Wires) -> io::Result<()> {
     let client = Both::Tcp(client);
     client.leave_at_once()?;
@@ -223,7 +224,7 @@ fn pass_on(client: TcpStream, server: Both, wires: &Wires) -> io::Result<()> {
     carry(server, client, Arc::clone(&wires.back))
 }
 
-/// One direction: a thread that reads and a thread that writes when it is time.
+/// One direction: a thread that reads, and a thread that writes in time.
 fn carry(from: Both, to: Both, wire: Arc<Mutex<Line>>) -> io::Result<()> {
     let (sender, receiver) = sync_channel(UNDER_WAY);
     let (returns, spare) = sync_channel(UNDER_WAY);
@@ -255,14 +256,14 @@ fn let_out(mut to: Both, receiver: &Receiver<Chunk>, returns: &SyncSender<Vec<u8
         if to.write_all(&bytes).is_err() {
             break;
         }
-        // Nobody takes it back at the end.
+        // At the end nobody takes the buffer back.
         let _ = returns.try_send(bytes);
     }
-    // The end of one direction is passed on; the other may still carry something.
+    // Forwards the end of one direction; the other may still carry bytes.
     to.shut(Shutdown::Write);
 }
 
-/// The next chunk; looks for a moment before it sleeps, for a wake-up takes as long as a short network.
+/// The next chunk. It spins for a moment before it sleeps: a wake takes as long as a short round trip.
 fn next(receiver: &Receiver<Chunk>) -> Result<Chunk, TryRecvError> {
     let begun = Instant::now();
     while begun.elapsed() < LOOKED {

@@ -1,5 +1,5 @@
-//! A relay passes on what it is given: all of it, in order, both ways, over many connections, and the end of each.
-//! That it is late is shown by the least a round trip took; how precisely is for a benchmark.
+//! A relay forwards all bytes in order, both ways, over many connections, and the end of each. The shortest round trip
+//! shows its delay; a benchmark measures the precision.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use floe_emulation::{Network, Relay};
 use floe_transport::Address;
 
-/// Far longer than anything here takes.
+/// Far longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Sends back what comes until its peer ends, for every connection.
+/// Echoes the bytes of every connection until its peer ends.
 fn echo(mut peer: impl Read + Write) {
     let mut bytes = vec![0; 100_000];
     while let Ok(count @ 1..) = peer.read(&mut bytes) {
@@ -42,7 +42,7 @@ fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
 /// Sends `bytes` and reads them back, then the end.
 fn round(relay: &Relay, bytes: &[u8]) -> Vec<u8> {
     let stream = TcpStream::connect(relay.address()).unwrap();
-    // For what the other direction, or the relay, will never do when it has failed.
+    // A limit for bytes that a failed direction or relay never sends.
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     let mut sending = stream.try_clone().unwrap();

@@ -1,7 +1,7 @@
-//! Bytes between two processes of one machine, through memory both have mapped: one ring in each direction.
+//! Bytes between two processes of one machine, through memory that both map: one ring in each direction.
 //! In: bytes, a descriptor of such memory, threads that wait. Out: the same bytes at the other side, in order.
-//! It trusts the other side with nothing but the bytes themselves: it copies them out before anybody looks at them, and
-//! checks what the other side says of how far it has come each time. It knows no frames and notices nobody's death.
+//! It trusts the other side with nothing but the bytes: it copies them out before any thread parses them. It checks
+//! every index that the other side writes. It knows no frames, and does not notice a process's end.
 
 mod line;
 mod memory;

@@ -1,12 +1,13 @@
-//! One direction of a ring: who may copy what, and who wakes whom. Pure: memory, atomics and sleep are a trait's.
+//! One direction of a ring: which bytes an end may copy, and when it wakes the other. Pure: memory, atomics and sleep
+//! are a trait's.
 //! In: bytes to be written, room to read into, the two indices both sides share. Out: bytes copied, sleepers woken.
 //!
-//! Each side counts the bytes it has gone through and tells the other by its index; the two differ by what lies in the ring.
-//! A side remembers its own index and only ever reads the other's, which it checks, for the other side may write anything.
+//! Each side counts the bytes it has copied, and publishes the count as its index. The indices differ by the bytes in
+//! the ring. A side remembers its own index, and checks the other's at every read: the other side may write anything.
 //!
-//! Whoever sleeps marks the alarm of what it waits for and looks once more; whoever moves its index looks at the alarm
-//! afterwards. Between each two stands a fence, so at least one of them sees the other. An alarm counts its rings, and a
-//! sleeper names the count it has marked: one that was rung before its sleep began does not begin it.
+//! A sleeper marks the alarm of its event, then checks the index once more. An end moves its index, then checks the
+//! alarm. A fence separates either pair of steps, so at least one side sees the other. An alarm counts its rings, and a
+//! sleeper passes the marked count to the kernel. If the alarm rang in between, the sleep does not begin.
 
 use std::time::Duration;
 
@@ -15,55 +16,55 @@ use thiserror::Error;
 /// The most bytes copied between two moves of an index, so that both sides copy at the same time.
 const STRIDE: usize = 64 << 10;
 
-/// The part of an alarm that says that somebody sleeps; the rest counts its rings.
+/// The bit of an alarm that marks a sleeper; the rest counts its rings.
 const MARK: u32 = 1;
 
-/// One of the two who use a line.
+/// One of the two ends of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Who copies bytes in; as an alarm: wakes who waits for room.
+    /// The end that copies bytes in. Its alarm wakes threads that wait for room.
     Writer,
-    /// Who copies bytes out; as an alarm: wakes who waits for bytes.
+    /// The end that copies bytes out. Its alarm wakes threads that wait for bytes.
     Reader,
 }
 
-/// The other side says that it is where it cannot be.
+/// The other side's index is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the other side of a ring of {capacity} bytes says it has gone through {said} bytes, this side through: {own}")]
+#[error("the index of the other side of a ring of {capacity} bytes is impossible: {said}, this side's is: {own}")]
 pub struct BadIndex {
     /// Bytes of the ring.
     pub capacity: u64,
-    /// What the other side says.
+    /// The other side's index.
     pub said: u64,
-    /// What this side knows of itself.
+    /// This side's own index.
     pub own: u64,
 }
 
-/// What two ends share, and how this process sleeps.
+/// The memory that two ends share, and this process's way to sleep.
 pub(crate) trait Line {
     /// Bytes of the ring, a power of two.
     fn capacity(&self) -> u64;
-    /// How many bytes an end has gone through, as it says; acquires what it did before it said so.
+    /// An end's index, the count of the bytes it has copied. Acquires its copies before that.
     fn index(&self, end: End) -> u64;
-    /// Says so, releasing what was done before.
+    /// Publishes this end's index, releasing its copies before that.
     fn set_index(&self, end: End, index: u64);
-    /// What is stored before is seen before what is loaded after, by everybody: a sequentially consistent fence.
+    /// A sequentially consistent fence: every thread sees the stores before it before the loads behind it.
     fn fence(&self);
     /// The alarm that wakes this end.
     fn alarm(&self, end: End) -> u32;
-    /// Sets these bits of it; what it was before. Sequentially consistent.
+    /// Sets these bits of it, and returns its earlier value. Sequentially consistent.
     fn set_alarm(&self, end: End, bits: u32) -> u32;
-    /// Replaces it, if it is still what is said. Sequentially consistent.
+    /// Replaces it, if it still has the expected value. Sequentially consistent.
     fn replace_alarm(&self, end: End, is: u32, becomes: u32);
-    /// Sleeps, if the alarm is still what is said, until somebody wakes or `time` is over.
+    /// Sleeps while the alarm has the expected value, until a wake or until `time` is over.
     fn sleep(&self, end: End, alarm: u32, time: Option<Duration>);
-    /// Wakes everybody who sleeps by this alarm.
+    /// Wakes all threads that sleep by this alarm.
     fn wake(&self, end: End);
-    /// Whether this side has given the line up.
+    /// Whether this side has ended the line.
     fn is_over(&self) -> bool;
-    /// Copies bytes in; they do not reach beyond the end.
+    /// Copies bytes in; they never pass the ring's end.
     fn put(&self, at: usize, bytes: &[u8]);
-    /// Copies bytes out; they do not reach beyond the end.
+    /// Copies bytes out; they never pass the ring's end.
     fn get(&self, at: usize, bytes: &mut [u8]);
 }
 
@@ -71,18 +72,18 @@ pub(crate) trait Line {
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     written: u64,
-    /// How far the reader has come, as seen last.
+    /// The reader's index, as read last.
     taken: u64,
 }
 
 impl Writer {
-    /// Copies in what there is room for, a stride at most; how many bytes. 0: there is no room.
+    /// Copies in as many bytes as fit, at most a stride, and returns their number. 0: there is no room.
     ///
     /// # Errors
-    /// [`BadIndex`] when the reader is where it cannot be.
+    /// [`BadIndex`] when the reader's index is impossible.
     pub(crate) fn write(&mut self, line: &impl Line, bytes: &[u8]) -> Result<usize, BadIndex> {
         let wish = bytes.len().min(STRIDE);
-        // Whether there is or not, it is known now how much there is.
+        // Either way the room is known now.
         let _ = self.has_room_for(line, wish)?;
         let count = wish.min(length(self.room(line)));
         if count > 0 {
@@ -110,10 +111,10 @@ impl Writer {
         }
     }
 
-    /// Copies all of the bytes in, or none: 0 where there is no room for them or they are more than a stride.
+    /// Copies all of the bytes in, or none. 0: there is no room for them, or they are more than a stride.
     ///
     /// # Errors
-    /// [`BadIndex`] when the reader is where it cannot be.
+    /// [`BadIndex`] when the reader's index is impossible.
     #[inline]
     pub(crate) fn write_whole(&mut self, line: &impl Line, bytes: &[u8]) -> Result<usize, BadIndex> {
         if bytes.is_empty() || bytes.len() > STRIDE || !self.has_room_for(line, bytes.len())? {
@@ -123,12 +124,12 @@ impl Writer {
         Ok(bytes.len())
     }
 
-    /// How many bytes have been copied in.
+    /// The number of bytes copied in.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Whether there is room for so many bytes; asks the reader only where there was not.
+    /// Whether there is room for so many bytes; reads the reader's index only if there was none.
     #[inline]
     fn has_room_for(&mut self, line: &impl Line, bytes: usize) -> Result<bool, BadIndex> {
         if self.room(line) < bytes as u64 {
@@ -146,15 +147,15 @@ impl Writer {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     taken: u64,
-    /// How far the writer has come, as seen last.
+    /// The writer's index, as read last.
     written: u64,
 }
 
 impl Reader {
-    /// Copies out what is there, a stride at most; how many bytes. 0: there is nothing.
+    /// Copies out available bytes, at most a stride, and returns their number. 0: there are none.
     ///
     /// # Errors
-    /// [`BadIndex`] when the writer is where it cannot be.
+    /// [`BadIndex`] when the writer's index is impossible.
     pub(crate) fn read(&mut self, line: &impl Line, target: &mut [u8]) -> Result<usize, BadIndex> {
         if self.written == self.taken {
             self.written = checked(line, line.index(End::Writer), self.taken, u64::wrapping_sub)?;
@@ -171,14 +172,14 @@ impl Reader {
         self.taken = self.taken.wrapping_add(count as u64);
         line.set_index(End::Reader, self.taken);
         line.fence();
-        // Woken for a little room, the writer would sleep again after it.
+        // A writer woken for a little room would soon sleep again.
         if is_marked(line, End::Writer) && there - count as u64 <= line.capacity() / 2 {
             ring(line, End::Writer);
         }
         Ok(count)
     }
 
-    /// How many bytes have been copied out.
+    /// The number of bytes copied out.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
@@ -189,7 +190,7 @@ pub(crate) fn has_bytes(line: &impl Line, taken: u64) -> bool {
     line.index(End::Writer) != taken
 }
 
-/// Whether a writer that has `written` so many bytes finds half of the ring free. Nonsense of the reader is found, too.
+/// Whether a writer that has `written` so many bytes finds half of the ring free, or an impossible index.
 pub(crate) fn has_room(line: &impl Line, written: u64) -> bool {
     let inside = written.wrapping_sub(line.index(End::Reader));
     inside <= line.capacity() / 2 || inside > line.capacity()
@@ -213,10 +214,10 @@ pub(crate) fn sleep_for_room(line: &impl Line, written: u64, time: Option<Durati
     }
 }
 
-/// Wakes everybody who sleeps for this end, or is about to.
+/// Wakes all threads that sleep for this end, or are about to.
 pub(crate) fn ring(line: &impl Line, end: End) {
     let marked = line.alarm(end) | MARK;
-    // Whoever else changes it meanwhile rings it too, or marks what is marked.
+    // Any other change meanwhile is also a ring, or sets a mark that is already set.
     line.replace_alarm(end, marked, marked.wrapping_add(1));
     line.wake(end);
 }
@@ -229,7 +230,7 @@ fn is_marked(line: &impl Line, end: End) -> bool {
     line.alarm(end) & MARK != 0
 }
 
-/// What the other side says, if there lie as many bytes between the two as the ring has, at most.
+/// The other side's index, if the two differ by no more bytes than the ring has.
 fn checked(line: &impl Line, said: u64, own: u64, between: impl Fn(u64, u64) -> u64) -> Result<u64, BadIndex> {
     let capacity = line.capacity();
     if between(said, own) <= capacity { Ok(said) } else { Err(BadIndex { capacity, said, own }) }

@@ -1,6 +1,6 @@
 //! The memory of two rings, mapped: first the indices and alarms of both directions, then the bytes of both.
 //! In: a descriptor of memory that cannot shrink. Out: atomics and copies, always inside.
-//! No reference into the bytes ever exists: the other side writes them whenever it likes.
+//! No reference into the bytes ever exists: the other side may write them at any time.
 #![allow(unsafe_code, reason = "memory is mapped, and two processes copy into it and out of it, by pointer")]
 
 use std::os::fd::BorrowedFd;
@@ -18,11 +18,11 @@ const HEAD: usize = 4096;
 /// The kernel counts sleepers with a sign.
 const EVERYBODY: u32 = u32::MAX >> 1;
 
-/// Alone in what a processor fetches at once: two lines of 64 bytes.
+/// A value alone in the memory that a processor fetches at once: two lines of 64 bytes.
 #[repr(C, align(128))]
 struct Alone<T>(T);
 
-/// What the two sides of one direction tell each other. Any bytes are one.
+/// The indices and alarms of one direction. Any bytes are valid.
 #[repr(C)]
 pub(crate) struct Words {
     written: Alone<AtomicU64>,
@@ -54,12 +54,12 @@ impl Words {
 
     pub(crate) fn sleep(&self, end: End, alarm: u32, time: Option<Duration>) {
         let time = time.and_then(|time| futex::Timespec::try_from(time).ok());
-        // Rung already, interrupted, out of time: the caller looks for itself.
+        // Rung already, interrupted or timed out: the caller checks the index itself.
         let _ = futex::wait(self.alarm(end), futex::Flags::empty(), alarm, time.as_ref());
     }
 
     pub(crate) fn wake(&self, end: End) {
-        // A wake that the system refuses is one of nobody.
+        // A wake fails only if no thread sleeps.
         let _ = futex::wake(self.alarm(end), futex::Flags::empty(), EVERYBODY);
     }
 
@@ -80,26 +80,26 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// How many bytes there are for rings of `capacity` bytes.
+    /// The bytes of memory for rings of `capacity` bytes.
     pub(crate) fn bytes(capacity: usize) -> usize {
         HEAD + 2 * capacity
     }
 
-    /// Maps memory that has so many bytes and cannot shrink.
+    /// Maps memory of so many bytes that cannot shrink.
     pub(crate) fn map(file: BorrowedFd<'_>, capacity: usize) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so no memory of anybody changes.
+        // SAFETY: no address is requested, so the mapping replaces no other memory.
         let start = unsafe { mmap(std::ptr::null_mut(), Self::bytes(capacity), access, MapFlags::SHARED, file, 0) }?;
         Ok(Self { start: start.expose_provenance(), capacity })
     }
 
-    /// What both sides tell each other of direction 0 or 1.
+    /// The indices and alarms of direction 0 or 1.
     #[inline]
     pub(crate) fn words(&self, direction: usize) -> &Words {
         assert!(direction < 2, "no such direction: {direction}");
         let at = std::ptr::with_exposed_provenance::<Words>(self.start + direction * size_of::<Words>());
-        // SAFETY: the page is mapped as long as `self` is, aligned, and any bytes are atomics; everybody who changes them,
-        // the other process too, does so as atomics do, and a process that does not harms what it can harm anyway.
+        // SAFETY: the page is aligned and stays mapped as long as `self`, and any bytes are valid atomics. This process
+        // and the other change them atomically; a process that does not harms nothing that it could not harm anyway.
         unsafe { &*at }
     }
 
@@ -107,14 +107,15 @@ impl Memory {
     #[inline]
     pub(crate) fn put(&self, direction: usize, at: usize, bytes: &[u8]) {
         let to = self.range(direction, at, bytes.len());
-        // SAFETY: the range lies inside the mapping, of which no reference exists; the source is memory of this process's own.
+        // SAFETY: the range lies inside the mapping, into which no reference exists; the source is this process's own
+        // memory.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
     /// Copies bytes from there.
     pub(crate) fn get(&self, direction: usize, at: usize, bytes: &mut [u8]) {
         let from = self.range(direction, at, bytes.len());
-        // SAFETY: as in `put`; whatever the other process makes of the bytes meanwhile, they are bytes.
+        // SAFETY: as in `put`; any value that the other process writes meanwhile is a valid byte.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
     }
 

@@ -1,5 +1,5 @@
-//! One side of a pair of rings: what it writes the other reads, and the other way round.
-//! In: bytes and threads that wait; that the other side is gone, from whoever notices. Out: bytes copied, threads woken.
+//! One side of a pair of rings: each side reads the bytes that the other writes.
+//! In: bytes, threads that wait, and the caller's notice that the other side is gone. Out: bytes copied, threads woken.
 //! One thread at a time writes, one reads; any number may wait. The order of the bytes is theirs, not kept here.
 
 use std::io;
@@ -16,9 +16,9 @@ use crate::seal::{demand_memory, sealed_memory};
 
 /// The fewest bytes of one direction: a page.
 pub const LEAST_BYTES: usize = 4 << 10;
-/// The most bytes of one direction: beyond what a processor keeps near, more only costs memory.
+/// The most bytes of one direction: beyond a processor's cache, more only costs memory.
 pub const MOST_BYTES: usize = 16 << 20;
-/// How long who ends the rings waits for threads that have not noticed.
+/// Pause between two checks whether all sleeping threads have noticed the end.
 const NOTICED: Duration = Duration::from_micros(50);
 
 /// One side of a pair of rings.
@@ -30,7 +30,7 @@ pub struct Ring {
     writes: usize,
     writer: Mutex<Writer>,
     reader: Mutex<Reader>,
-    /// How far this side's ends have come, for threads that wait: the other side can change what is in the memory.
+    /// The indices of this side's ends, for threads that wait: the other side can change those in the memory.
     written: AtomicU64,
     taken: AtomicU64,
     over: AtomicBool,
@@ -45,18 +45,19 @@ struct Direction<'a> {
 }
 
 impl Ring {
-    /// Rings of `bytes` (a power of two) in each direction, in memory of their own, whose descriptor the other side takes.
+    /// Makes rings of `bytes` (a power of two) in each direction, in memory of their own, and returns its descriptor
+    /// for the other side.
     ///
     /// # Errors
     /// The system's own, where there is no such memory.
     ///
     /// # Panics
-    /// When the number of bytes is none of a ring's.
+    /// When `bytes` is not a valid size of a ring.
     pub fn offer(bytes: usize) -> io::Result<(Self, OwnedFd)> {
         assert!(is_size(bytes), "no size of a ring: {bytes}");
         let whole = Memory::bytes(bytes) as u64;
         let file = sealed_memory("floe-rings", whole)?;
-        // Memory that is not there ends a process that touches it.
+        // Allocates every page: touching one that the kernel cannot provide ends the process.
         fallocate(&file, FallocateFlags::empty(), 0, whole)?;
         Ok((Self::new(Memory::map(file.as_fd(), bytes)?, bytes, 0), file))
     }
@@ -64,7 +65,8 @@ impl Ring {
     /// The other side of rings that were offered with `bytes` in each direction.
     ///
     /// # Errors
-    /// `InvalidInput` where the descriptor is not of such memory, or the bytes are no size of a ring; the system's own.
+    /// `InvalidInput` where the descriptor does not name such memory, or `bytes` is not a valid size of a ring; the
+    /// system's own.
     pub fn take(file: impl AsFd, bytes: u64) -> io::Result<Self> {
         let wrong = |words: String| io::Error::new(io::ErrorKind::InvalidInput, words);
         let size = usize::try_from(bytes).ok().filter(|bytes| is_size(*bytes));
@@ -87,10 +89,10 @@ impl Ring {
         }
     }
 
-    /// Copies in as many of the bytes as there is room for, up to some limit; how many. 0: there is no room.
+    /// Copies in as many of the bytes as fit, up to some limit, and returns their number. 0: there is no room.
     ///
     /// # Errors
-    /// [`BadIndex`] when the other side is where it cannot be.
+    /// [`BadIndex`] when the other side's index is impossible.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, BadIndex> {
         let mut writer = lock(&self.writer);
         let count = writer.write(&self.outgoing(), bytes)?;
@@ -110,10 +112,10 @@ impl Ring {
         Ok(count)
     }
 
-    /// Copies out as many bytes as there are, up to some limit; how many. 0: there are none.
+    /// Copies out the available bytes, up to some limit, and returns their number. 0: there are none.
     ///
     /// # Errors
-    /// [`BadIndex`] when the other side is where it cannot be.
+    /// [`BadIndex`] when the other side's index is impossible.
     pub fn read(&self, target: &mut [u8]) -> Result<usize, BadIndex> {
         let mut reader = lock(&self.reader);
         let count = reader.read(&self.incoming(), target)?;
@@ -121,40 +123,40 @@ impl Ring {
         Ok(count)
     }
 
-    /// Whether there are bytes to read, or the other side is where it cannot be.
+    /// Whether there are bytes to read, or the other side's index is impossible.
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         line::has_bytes(&self.incoming(), self.taken.load(Ordering::Acquire))
     }
 
-    /// Whether half of the ring is free to write to, or the other side is where it cannot be.
+    /// Whether half of the ring is free, or the other side's index is impossible.
     #[must_use]
     pub fn has_room(&self) -> bool {
         line::has_room(&self.outgoing(), self.written.load(Ordering::Acquire))
     }
 
-    /// Sleeps until there are bytes, the rings are over, or `time` is; it may return too early.
+    /// Sleeps until there are bytes, the rings have ended, or `time` is over; it may return too early.
     pub fn sleep_for_bytes(&self, time: Option<Duration>) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         line::sleep_for_bytes(&self.incoming(), self.taken.load(Ordering::Acquire), time);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Sleeps until half of the ring is free, the rings are over, or `time` is; it may return too early.
+    /// Sleeps until half of the ring is free, the rings have ended, or `time` is over; it may return too early.
     pub fn sleep_for_room(&self, time: Option<Duration>) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         line::sleep_for_room(&self.outgoing(), self.written.load(Ordering::Acquire), time);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether the rings are over. What has been written can still be read.
+    /// Whether the rings have ended. Written bytes can still be read.
     #[must_use]
     #[inline]
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// The other side is gone, or this side goes: nobody sleeps here any more, and everybody who did is awake on return.
+    /// Ends the rings: either side is gone. From here on no thread sleeps here, and all sleepers are awake on return.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -164,7 +166,7 @@ impl Ring {
             if self.sleepers.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            // Awake and about to say so, or fooled by what the other side made of the alarms: then it is rung again.
+            // The sleeper is awake and about to leave, or the other side has changed the alarm: then ring it again.
             std::thread::sleep(NOTICED);
         }
     }
@@ -217,7 +219,7 @@ impl Line for Direction<'_> {
     }
 
     fn replace_alarm(&self, end: End, is: u32, becomes: u32) {
-        // What it was instead is of no use.
+        // The actual value is not needed.
         let _ = self.words().alarm(end).compare_exchange(is, becomes, Ordering::SeqCst, Ordering::Relaxed);
     }
 

@@ -1,6 +1,6 @@
-//! Memory behind a descriptor that stays as large as it is: made here, and demanded of somebody else's.
-//! In: a number of bytes, or a descriptor nobody vouches for. Out: a descriptor, or what is wrong with it.
-//! Reading mapped memory that has shrunk ends a process, so memory that could shrink is refused.
+//! Memory of a fixed size behind a descriptor: made here, or checked in a descriptor of another process.
+//! In: a number of bytes, or an untrusted descriptor. Out: a descriptor, or what is wrong with it. Touching mapped
+//! memory that has shrunk ends the process, so it refuses memory that could shrink.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,33 +10,33 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
-/// `TMPFS_MAGIC`: what memory behind a descriptor says it is, when its pages are ordinary ones.
+/// `TMPFS_MAGIC`: the file system of memory behind a descriptor, when its pages are ordinary ones.
 const MEMORY_FILE: u64 = 0x0102_1994;
 
-/// Why a descriptor is not taken for memory.
+/// Why a descriptor is refused as memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotMemory {
-    /// The system does not say what it is.
-    #[error("a descriptor that says nothing of itself: {0}")]
+    /// The kernel does not describe it.
+    #[error("the descriptor cannot be examined: {0}")]
     Silent(#[from] Errno),
-    /// It is a file, a socket, pages of an unusual size.
-    #[error("the descriptor is of no memory")]
+    /// It is a file, a socket, or memory of unusual pages.
+    #[error("the descriptor is not memory")]
     Other,
-    /// There is less of it.
-    #[error("{said} bytes are said to be in memory of: {is}")]
+    /// It has fewer bytes.
+    #[error("{said} bytes do not fit memory of: {is}")]
     Short {
-        /// What was said.
+        /// The announced bytes.
         said: u64,
-        /// What there is.
+        /// The actual bytes.
         is: i64,
     },
-    /// Nothing forbids it to shrink.
+    /// It may shrink.
     #[error("the memory could shrink while it is mapped")]
     Shrinks,
 }
 
-/// Memory of so many bytes, which can neither shrink nor grow. It is sparse: a page that is touched where the system has
-/// none left ends the process, so who can take no such risk has the system provide it first (`fallocate`).
+/// Makes memory of so many bytes, which can neither shrink nor grow. It is sparse: touching a page when the kernel has
+/// none left ends the process. A caller that cannot risk that allocates the pages first (`fallocate`).
 ///
 /// # Errors
 /// `FBIG` for more than [`most_memory`]; the system's own.
@@ -50,16 +50,16 @@ pub fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd, Errno> {
     Ok(file)
 }
 
-/// The most bytes there may be of one memory: the system ends a process that asks for more than its limit of files.
+/// The most bytes of one memory: the kernel ends a process that exceeds its limit of file sizes.
 #[must_use]
 pub fn most_memory() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Demands that `bytes` behind a descriptor are memory that is there for as long as it is mapped.
+/// Checks that a descriptor is memory of `bytes` that cannot disappear while it is mapped.
 ///
 /// # Errors
-/// [`NotMemory`] saying what it is instead.
+/// [`NotMemory`] with the reason.
 pub fn demand_memory(file: impl AsFd, bytes: u64) -> Result<(), NotMemory> {
     let stat = fstat(&file)?;
     let kind = fstatfs(&file)?.f_type;

@@ -15,7 +15,7 @@ use crate::line::{Reader, Writer, has_bytes, has_room};
 use crate::{BadIndex, Ring, demand_memory, sealed_memory};
 use model::Plain;
 
-/// Bytes that tell their place.
+/// Bytes that encode their offset.
 fn data(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|index| (index % 251) as u8).collect()
 }
@@ -39,7 +39,7 @@ proptest! {
                 let mut target = vec![0; size];
                 let count = reader.read(&line, &mut target).unwrap();
                 prop_assert!(count == 0 || target[..count] == data(read, count));
-                // What was seen last may lag, but something there is something read.
+                // The last seen index may lag, but a reader with bytes reads some.
                 prop_assert!(count <= size.min(written - read));
                 prop_assert_eq!(count == 0, size.min(written - read) == 0);
                 read += count;
@@ -109,7 +109,7 @@ fn pair(bytes: usize) -> (Ring, Ring) {
     (one, other)
 }
 
-/// For what a thread that has failed will never do.
+/// A limit for steps that a failed thread never takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Writes everything, sleeping for room.
@@ -218,7 +218,7 @@ fn only_memory_that_stays_is_taken() {
     assert_eq!(refused(4096), "the memory could shrink while it is mapped");
     fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
     assert!(Ring::take(&file, 4096).is_ok());
-    assert_eq!(refused(1 << 20), "2101248 bytes are said to be in memory of: 1048576");
+    assert_eq!(refused(1 << 20), "2101248 bytes do not fit memory of: 1048576");
     for bytes in [0, 1, 4095, 6000, 1 << 40, u64::MAX] {
         assert_eq!(refused(bytes), format!("no size of a ring: {bytes}"));
     }

@@ -1,4 +1,4 @@
-//! Ends of boxes: memory or an array comes in, the message's form of both goes out. Fields of the other kind are 0.
+//! Ends of boxes. In: memory or an array. Out: the message's form of either; fields of the other kind are 0.
 
 use crate::{ArrayId, BoxEnd, DevicePtr};
 

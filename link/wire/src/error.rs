@@ -1,10 +1,10 @@
-//! What is wrong with bytes that should have been a frame or a message.
+//! Why bytes are not the frame or message they should be.
 //! Every error names the message, the field, the offset in the payload and the value found.
 //! It never carries the payload itself.
 
 use thiserror::Error;
 
-/// Bytes of a peer that are not the message they claim to be: the peer's broken contract.
+/// Bytes of a peer that are not the message they claim to be: a protocol violation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}.{field} at byte {offset}: {problem}")]
 pub struct DecodeError {
@@ -14,7 +14,7 @@ pub struct DecodeError {
     pub field: &'static str,
     /// Bytes of the payload (or header) before the value.
     pub offset: usize,
-    /// What is wrong there.
+    /// The mistake there.
     pub problem: Problem,
 }
 

@@ -1,6 +1,6 @@
 //! The 16 bytes before every payload.
 //! In: a header's fields or its bytes. Out: the other.
-//! It refuses flags it does not know and lengths over a limit before anything is allocated for them.
+//! It refuses unknown flags, and lengths over a limit before anything is allocated for them.
 
 use crate::error::{DecodeError, Problem};
 
@@ -8,30 +8,30 @@ use crate::error::{DecodeError, Problem};
 pub const HEADER_BYTES: usize = 16;
 /// The most bytes of bulk data one frame carries.
 pub const PIECE_BYTES: usize = 4 << 20;
-/// The least bytes of a transfer that one `Chunk` carries, but for its last, which carries what is left.
+/// The fewest bytes of a transfer that one `Chunk` carries; only its last chunk may carry fewer.
 pub const CHUNK_BYTES: usize = 256 << 10;
-/// The chunks of a transfer, at most.
+/// The most chunks of a transfer.
 const CHUNKS: usize = 4;
 
-/// The bytes that one `Chunk` of a transfer of so many bytes carries, but for its last: as many times [`CHUNK_BYTES`] as the
-/// transfer has begun four of these. Each chunk costs its reader about 10 µs beside its bytes.
+/// The bytes of each `Chunk` of a transfer of so many bytes, except its last: [`CHUNK_BYTES`] for each begun four of
+/// them in the transfer. A chunk costs its reader about 10 µs beside its bytes.
 #[must_use]
 pub const fn chunk_bytes(transfer: usize) -> usize {
     let times = transfer.div_ceil(CHUNKS * CHUNK_BYTES);
     CHUNK_BYTES * if times == 0 { 1 } else { times }
 }
 
-/// The most bytes of a payload: a piece of bulk data and room for the fields beside it.
+/// The most bytes of a payload: a message piece and room for the fields beside it.
 pub const PAYLOAD_LIMIT: u32 = (4 << 20) + (64 << 10);
 /// The most bytes of a payload before a session is attached.
 pub const SETUP_PAYLOAD_LIMIT: u32 = 64 << 10;
 
-/// What stands before a payload.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the payload.
     pub length: u32,
-    /// Which message the payload is.
+    /// The kind of the payload's message.
     pub kind: u16,
     /// Counts the sender's frames, from 1.
     pub sequence: u64,

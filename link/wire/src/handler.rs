@@ -1,21 +1,21 @@
-//! Who takes a client's messages: what a handler of commands is, and who takes the others.
-//! In: nothing. Out: two types that the generated traits and `Request::dispatch` are written in.
-//! No message is named here.
+//! The receivers of a client's messages: the handler of commands, and the parts that take the others.
+//! In: nothing. Out: two types that the generated traits and `Request::dispatch` use.
+//! It names no message.
 
 use std::fmt;
 
 /// Carries out a client's commands: the generated traits, one per noun, each have a method per command.
 pub trait Handler {
-    /// How a command is answered.
+    /// The answer to a command.
     type Answer;
-    /// Why one is not.
+    /// Why a command fails.
     type Fault;
 
-    /// A message that is no command has come among the commands.
+    /// Refuses a message that is no command among the commands.
     fn misplaced(recipient: Recipient) -> Self::Fault;
 }
 
-/// Who takes a message of the client's that is no command.
+/// The part that takes a client's message that is no command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     /// The daemon, before there is a session.

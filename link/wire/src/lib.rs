@@ -1,6 +1,7 @@
 //! Messages to bytes and back; no sockets, no clock.
 //! In: message values, or the bytes of a frame from an untrusted peer. Out: bytes, or message values that borrow from them.
-//! It never panics on foreign bytes, never allocates more than a small multiple of what it was given, and knows nothing of CUDA beyond the tables' types.
+//! It never panics on foreign bytes, and never allocates more than a small multiple of its input. It knows nothing of
+//! CUDA beyond the tables' types.
 #![forbid(unsafe_code)]
 
 mod ends;
@@ -36,7 +37,7 @@ pub const MAGIC: u32 = 0x454f_4c46;
 pub const WINDOW_BASE: u64 = 0x2000_0000_0000;
 /// Bytes of each vGPU's window; vGPU `ordinal` has the one at `WINDOW_BASE + ordinal * WINDOW_BYTES`.
 pub const WINDOW_BYTES: u64 = 3 << 40;
-/// How many windows there are: vGPU ordinals are below this.
+/// The number of windows: vGPU ordinals are below it.
 pub const WINDOW_COUNT: u32 = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What every message has: a kind, a name, a class and an encoding.
+//! The properties of every message: a kind, a name, a class and an encoding.
 //! In: a message or a payload. Out: the other, whole.
 //! It never decodes part of a payload: bytes left over are an error.
 
@@ -26,8 +26,8 @@ pub trait Message {
     const CLASS: Class;
     /// Its name in the table.
     const NAME: &'static str;
-    /// Whether its last field is `bytes`: then [`Message::encode_head`] leaves these out and returns them,
-    /// so that bulk data can be sent from where it lies.
+    /// Whether its last field is `bytes`: then [`Message::encode_head`] leaves these out and returns them, so that bulk
+    /// data are sent from where they lie.
     const TAIL: bool;
 
     /// Appends the payload up to the trailing `bytes` (their length included) and returns these bytes;

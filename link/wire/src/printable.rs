@@ -1,6 +1,5 @@
-//! Words of a peer as they may stand in others' terminals and logs.
-//! In: text from the wire. Out: one line of it, without escape sequences, without characters that turn text around, not
-//! without end.
+//! Makes a peer's words safe for terminals and logs.
+//! In: text from the wire. Out: one line of bounded length, without escape sequences or characters that reorder text.
 
 /// The most characters of a peer's sentence that are shown.
 pub const MOST_WORDS: usize = 200;
@@ -25,7 +24,7 @@ fn shown(character: char) -> char {
     }
 }
 
-/// Whether a character has others stand in another order than they are written in, or is not seen at all.
+/// Whether a character reorders the text around it, or is invisible.
 fn turns_text(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

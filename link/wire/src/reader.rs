@@ -1,6 +1,6 @@
 //! A checked cursor over a payload, and how each field type is written and read.
-//! In: a payload of a peer that is not trusted. Out: values that borrow from it.
-//! It never reads past the end and never reserves memory for elements that cannot be there.
+//! In: a payload of an untrusted peer. Out: values that borrow from it.
+//! It never reads past the end, and never reserves memory for elements that cannot fit.
 
 use crate::error::{DecodeError, Problem};
 
@@ -11,7 +11,7 @@ pub struct Reader<'a> {
     field: &'static str,
     /// Bytes of the payload.
     bytes: usize,
-    /// What of it has not been read.
+    /// Its unread bytes.
     rest: &'a [u8],
 }
 
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// An error at the present place.
+    /// An error at the current offset.
     #[must_use]
     #[cold]
     pub fn error(&self, problem: Problem) -> DecodeError {
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value that can stand in a message.
+/// A value that can be a message's field.
 pub trait Field<'a>: Sized {
     /// The fewest bytes such a value takes.
     const LEAST: usize;
@@ -88,7 +88,7 @@ pub trait Field<'a>: Sized {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
-/// A length as it stands before a field; payloads are far below 4 GiB, so a longer slice is a mistake of this program.
+/// The length in front of a field. Payloads are far below 4 GiB, so a longer slice is this program's mistake.
 #[inline]
 pub(crate) fn length_bytes(length: usize) -> [u8; 4] {
     u32::try_from(length).expect("a field is shorter than 4 GiB").to_le_bytes()

@@ -1,5 +1,5 @@
-//! What has changed in memory both sides know. Old and new bytes come in, runs of changed bytes go out, exact to the byte: a
-//! byte that did not change is never sent, since the other side may be about to change it. No copy is made.
+//! Finds changes in memory that both sides know. In: old and new bytes. Out: runs of changed bytes, exact to the byte.
+//! An unchanged byte is never in a run, since the other side may be about to change it. It copies nothing.
 
 use crate::MirrorRun;
 

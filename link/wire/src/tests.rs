@@ -1,5 +1,5 @@
-//! What the wire promises: golden bytes that must never change, round trips of every message,
-//! and that no bytes of a peer make it panic.
+//! The wire's promises: golden bytes never change, every message survives a round trip, and no bytes of a peer make it
+//! panic.
 //! No sockets, no files.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,14 +1,14 @@
 //! The versions of the protocol that this build speaks, and the name of the build.
-//! In: the commit, if the build was told it. Out: words for `--version`. It asks nothing of the system.
+//! In: the commit, if the build knows it. Out: words for `--version`. It asks nothing of the system.
 
 /// The oldest protocol version this build speaks.
 pub const OLDEST_VERSION: u32 = 4;
-/// The newest protocol version this build speaks: any change of what bytes mean makes it another one.
+/// The newest protocol version this build speaks: any change to the meaning of bytes increments it.
 pub const NEWEST_VERSION: u32 = 4;
 
-/// The name of a build: its version, the protocol and, if it is known, the commit: `0.1.0 (protocol 4, commit 766dc15)`.
+/// The name of a build: its version, its protocol and, if known, its commit: `0.1.0 (protocol 4, commit 766dc15)`.
 ///
-/// Executables pass `option_env!("FLOE_COMMIT")`: only their own crates are built anew for another commit.
+/// Executables pass `option_env!("FLOE_COMMIT")`, so another commit rebuilds only their own crates.
 #[must_use]
 pub fn version(commit: Option<&str>) -> String {
     let commit = commit.filter(|commit| !commit.is_empty());

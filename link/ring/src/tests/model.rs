@@ -1,11 +1,11 @@
-//! A line in this thread's own memory: no other side, but one that says what a test wants.
+//! A line in this thread's own memory, whose other side does what a test wants.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use crate::line::{End, Line};
 
-/// A ring nobody else has.
+/// A ring of this thread alone.
 pub(super) struct Plain {
     written: Cell<u64>,
     taken: Cell<u64>,

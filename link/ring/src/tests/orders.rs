@@ -1,5 +1,5 @@
-//! Every order in which the steps of two or three threads can fall, as far as the memory model lets them: no wake-up is lost,
-//! no byte is read while it is written.
+//! Every order of the steps of two or three threads that the memory model allows: no wake-up is lost, no byte is read
+//! while it is written.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use loom::thread;
 
 use crate::line::{End, Line, Reader, Writer, ring, sleep_for_bytes, sleep_for_room};
 
-/// A ring of threads that loom steps.
+/// A ring of threads that loom schedules.
 struct Stepped {
     written: AtomicU64,
     taken: AtomicU64,
     alarms: [AtomicU32; 2],
-    /// The kernel's part of a futex: who looks at the word and goes to sleep is not interrupted by who wakes.
+    /// The kernel's part of a futex: checking the word and going to sleep is atomic against wakes.
     beds: [(Mutex<()>, Condvar); 2],
     over: AtomicBool,
     bytes: Vec<UnsafeCell<u8>>,
@@ -129,7 +129,7 @@ fn read(line: &Stepped, bytes: usize) {
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Interruptions beyond three have never found anything three did not, and cost minutes.
+    // More than three preemptions have never found another bug, and cost minutes.
     builder.preemption_bound = Some(3);
     builder.check(check);
 }
