@@ -1,6 +1,6 @@
-//! A wire between programs and a daemon that can be cut: a relay of a test's own.
-//! In: connections to it, and a plan that says after how many bytes each is to end. Out: the same bytes at the daemon and back,
-//! until then. A session's first connection is not cut before its session is there.
+//! A wire between programs and a daemon that a test can cut: a relay of its own.
+//! In: connections to it, and a plan of the byte counts at which they end. Out: the same bytes at the daemon and back,
+//! until then. It does not cut a session's first connection before the session exists.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! A CUDA program run under `floe run`, or on the CPU device alone, and what came of it.
+//! A CUDA program that runs under `floe run`, or on the CPU device alone, and its outcome.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -17,7 +17,7 @@ pub struct Program {
     alone: bool,
 }
 
-/// What a program left behind.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its exit code; `None` when a signal ended it.
@@ -57,7 +57,7 @@ macro_rules! statistics {
 floe_session::counters!(statistics);
 
 impl Statistics {
-    /// How often the program waited for the server, from its first call on.
+    /// The number of the program's waits for the server, from its first call on.
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.local.waited + self.post.waited + self.call.waited

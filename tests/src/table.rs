@@ -1,4 +1,4 @@
-//! The example programs and what each of their runs must give, from `examples/cuda/programs.toml`.
+//! The example programs and the expected outcome of each run, from `examples/cuda/programs.toml`.
 
 use std::path::PathBuf;
 

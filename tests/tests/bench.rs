@@ -1,4 +1,4 @@
-//! What measures floe works itself: the measured programs run on the CPU device, and every Python program is Python.
+//! The benchmarks themselves work: the measured programs run on the CPU device, and every Python program parses.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -87,8 +87,8 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
 fn large_copies_are_compared_with_as_many_sockets_as_carry_them() {
     let record = link_with_two_bulk_connections();
     let [no, share, rate] = [None, Some(0.9), Some(12e9)];
-    // The limits of copies of 64 MiB, one at a time and in a row; over a Unix socket those of 16 MiB are the same, over TCP
-    // they have none.
+    // The limits of copies of 64 MiB, one at a time and in a row. Over a Unix socket they hold for 16 MiB as well; over
+    // TCP there are none.
     for (way, connections, sockets, [alone, in_a_row]) in [
         ("unix", &[1][..], "unix raw", [[share, no], [share, no]]),
         ("clear", &[1, 2, 4], "tcp raw ×2", [[no, no], [share, no]]),
@@ -113,7 +113,7 @@ fn large_copies_are_compared_with_as_many_sockets_as_carry_them() {
     assert!(of(&record["ratios"], "shm").is_empty(), "rings have no socket: {record}");
 }
 
-/// What `floe bench link` writes where a session has two bulk connections unless it is told otherwise.
+/// The output of `floe bench link` where a session has two bulk connections by default.
 fn link_with_two_bulk_connections() -> Value {
     let out = tempfile::tempdir().expect("a temporary folder");
     let file = out.path().join("link.json");
@@ -127,7 +127,7 @@ fn link_with_two_bulk_connections() -> Value {
     serde_json::from_str(&std::fs::read_to_string(file).expect("it was written")).expect("it is JSON")
 }
 
-/// What a list says of one way.
+/// A list's figures of one transport.
 fn of<'a>(entries: &'a Value, way: &str) -> Vec<&'a Value> {
     list(entries).iter().filter(|entry| entry["way"] == way).collect()
 }

@@ -1,6 +1,6 @@
-//! Who gets in while others mean to keep everybody out: crowds of silent, slow and greedy peers of one loopback address, and
-//! clients of another. Counted are the clients that get in, and what the daemon has before and behind: descriptors, threads,
-//! memory, wake-ups.
+//! Clients get in while others try to keep everybody out: crowds of silent, slow and greedy peers of one loopback
+//! address, and clients of another. The tests count the clients that get in, and the daemon's descriptors, threads,
+//! memory and wake-ups before and after.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -46,7 +46,7 @@ fn hello() -> Hello<'static> {
     Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" }
 }
 
-/// What a hostile connection says before it is silent, each kind in its turn.
+/// The bytes that each kind of hostile connection sends before it is silent.
 fn words(turn: usize) -> Vec<u8> {
     let head = FrameHeader { length: 400, kind: Hello::KIND, sequence: 1 }.encode();
     match turn % 5 {
@@ -140,14 +140,14 @@ fn resident_kib(process: u32) -> usize {
     status(&Path::new("/proc").join(process.to_string()), "VmRSS")
 }
 
-/// How often threads of a process have gone to sleep.
+/// How often a process's threads have gone to sleep.
 fn sleeps(process: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives");
     tasks.flatten().map(|task| status(&task.path(), "voluntary_ctxt_switches")).sum()
 }
 
-/// A connection to the Unix socket over which a byte has come, with a descriptor that takes as long to close as this lasts: a
-/// TCP connection that lingers over bytes which nobody reads.
+/// A connection to the Unix socket that has sent a byte, with a descriptor that takes so long to close. The descriptor
+/// is a TCP connection that lingers over unread bytes.
 struct Stubborn {
     unix: UnixStream,
     _far: TcpStream,
@@ -200,7 +200,7 @@ fn lists_gpus(daemon: &Floed) -> (bool, Duration) {
     (floe.status.success(), start.elapsed())
 }
 
-/// What a tenant is told of its `Attach`.
+/// The answer to a tenant's `Attach`.
 #[derive(Debug)]
 enum Told {
     Session(u64, Vec<u8>),
@@ -311,7 +311,7 @@ fn a_tenant_that_takes_sessions_in_a_loop_leaves_others_room() {
     let (_other, told) = Tenant::attach(OTHER, &daemon);
     assert!(matches!(told, Told::Session(..)), "{told:?}");
     drop(held);
-    // Nobody waits for who never sent a command: with a grace period of minutes they are gone at once.
+    // A session without a command has no grace period: these end at once, though the period is minutes.
     daemon.wait_for_workers(1);
     for _ in 0..30 {
         drop(Tenant::attach(HOSTILE, &daemon));
@@ -358,7 +358,7 @@ fn a_tenant_is_shown_its_own_sessions_and_no_process_of_the_server() {
     let body = Tenant::come([127, 0, 0, 68], &daemon).ask(&request).2;
     let told = ReadTelemetry::decode_reply(&body).expect("readings");
     assert!(told.gpus.iter().all(|gpu| gpu.sessions.is_empty()), "{told:?}");
-    // How many there are, and what they leave, everybody may know; who they are, the server's own user.
+    // Everybody may know the number of sessions and the free memory; only the server's own user may know their owners.
     let gpus = Tenant::come([127, 0, 0, 68], &daemon).ask(&ListGpus {}).2;
     assert_eq!(ListGpus::decode_reply(&gpus).expect("a list").gpus[0].sessions, 2);
     assert_eq!(daemon.transports().len(), 2);
@@ -382,7 +382,7 @@ fn refused_connections_are_a_line_a_second_at_most_and_are_counted() {
 }
 
 #[test]
-fn where_the_servers_files_lie_is_told_to_nobody() {
+fn no_client_learns_the_paths_of_the_servers_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let worker = folder.path().join("floe-worker");
     std::os::unix::fs::symlink(installation().join("bin/floe-worker"), &worker).expect("linked");

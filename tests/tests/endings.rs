@@ -1,6 +1,6 @@
-//! Every session ends, whatever its client does: streams that are held, contracts that are broken, clients that do not read,
-//! connections that a stopped worker does not take, and all of that at random. Counted is what is left: workers, sessions,
-//! the daemon's descriptors and threads.
+//! Every session ends, whatever its client does. Clients hold streams, violate the protocol, do not read, or join a
+//! stopped worker, also at random. The tests count remaining workers, sessions, and the daemon's descriptors and
+//! threads.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../link/transport/tests/authority/mod.rs"]
@@ -33,7 +33,7 @@ struct Client {
     key: Vec<u8>,
 }
 
-/// What the client was told.
+/// The words that the client received.
 #[derive(Debug, PartialEq)]
 enum Got {
     Reply(u64, u32, Vec<u8>),
@@ -65,7 +65,7 @@ impl Client {
 
     fn get(&mut self) -> Got {
         match self.link.receive(Some(Instant::now() + PATIENCE)) {
-            // A session that outlives its connections says these, and who reads drops them.
+            // A resumable session sends salt frames, which readers drop.
             Ok(Some(frame)) if frame.kind == Salt::KIND => self.get(),
             Ok(Some(frame)) => match Push::decode(frame.kind, frame.payload).unwrap() {
                 Push::Reply(reply) => Got::Reply(reply.request, reply.status, reply.body.to_vec()),
@@ -198,7 +198,7 @@ fn assert_nothing_left(daemon: &Floed, before: Option<(usize, usize)>) {
 }
 
 #[test]
-fn a_client_that_holds_a_stream_and_breaks_the_contract_is_told_and_its_worker_is_gone() {
+fn a_client_that_holds_a_stream_and_violates_the_protocol_is_told_and_its_worker_ends() {
     for grace in ["0", "2", "3600"] {
         let (daemon, before) = settled(&["--grace", grace, "--max-sessions", "1"]);
         for connect in [unix, tcp] {

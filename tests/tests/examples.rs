@@ -1,6 +1,6 @@
-//! Every example program, static and shared cudart, on the CPU device: over TCP, over the Unix socket, over rings in shared
-//! memory, and with its library alone.
-//! The programs check their own results; here their exit codes and their lines are checked.
+//! Runs every example program, with static and shared cudart, on the CPU device. They run over TCP, the Unix socket,
+//! rings in shared memory, and on the device library alone. The programs check their own results; these tests check
+//! exit codes and lines.
 
 use floe_tests::{Expectation, Floed, Linkage, Program, example, examples};
 

@@ -1,5 +1,5 @@
-//! Sessions outlive their connections: programs that check what they compute, over a wire that is cut at every byte, at random,
-//! for a while and for good; processes that are stopped and killed.
+//! Sessions outlive their connections. Programs check their results over a wire that is cut at every byte, at random,
+//! for a while and for good. Processes are stopped and killed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// A program that works until it is told to stop, and then says whether all of it was right.
+/// A program that works until the test stops it, and then reports whether all results were right.
 struct Work {
     program: Program,
     folder: TempDir,

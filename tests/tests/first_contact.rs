@@ -1,5 +1,6 @@
-//! The command line as a newcomer meets it: what `floe` says, where, and with which exit code. Through an installation, on the
-//! CPU device. That a program that runs right has nothing of floe's on its stderr is looked at with every run of every example.
+//! The command line as a newcomer meets it: the output of `floe`, on which stream, with which exit code. It runs
+//! through an installation, on the CPU device. The example tests check that a successful program has no line of floe on
+//! its stderr.
 
 use std::process::{Command, Output, Stdio};
 
@@ -10,7 +11,7 @@ struct Machine {
     home: tempfile::TempDir,
 }
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,
@@ -144,7 +145,7 @@ fn a_gpu_or_memory_that_the_server_does_not_have_is_refused_before_the_program_s
 }
 
 #[test]
-fn values_that_cannot_be_read_are_named_with_where_they_stand() {
+fn unreadable_values_are_named_with_their_place() {
     let machine = Machine::fresh();
     let size = "  write it as 8G, 512M or a number of bytes";
     machine

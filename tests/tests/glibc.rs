@@ -1,4 +1,4 @@
-//! The client's libraries are loaded into programs that bring their own C library: what they ask of it.
+//! Programs with a C library of their own load the client's libraries: the test checks which versions these require.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Peers that speak the protocol and mean no good, or stop in the middle of it: each costs itself its session at most.
-//! What is left behind is counted: sessions, worker processes, the daemon's files and threads, a private daemon's folder.
+//! Peers that abuse the protocol, or stop in the middle of it: each loses its own session at most. The tests count
+//! leftovers: sessions, worker processes, the daemon's files and threads, a private daemon's folder.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,7 @@ struct Client {
     socket: UnixStream,
 }
 
-/// What the client was answered: a reply's status and body, or the code and words it ends with.
+/// The answer to the client: a reply's status and body, or the final code and words.
 #[derive(Debug)]
 enum Got {
     Reply(u32, String, Vec<u8>),
@@ -218,7 +218,7 @@ fn a_peer_that_trickles_bytes_is_given_up() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn missing_things_are_refused_by_name() {
     let daemon = Floed::start();
     let refused = |request: Attach<'_>| {
         let mut client = Client::greeted(&path(daemon.unix()));
@@ -320,7 +320,7 @@ fn private_daemon(served: u32) -> PathBuf {
 fn a_private_daemon_ends_with_its_program_and_last_session_and_leaves_no_folder() {
     let mut served = Command::new("sleep").arg("600").spawn().expect("sleep runs");
     let socket = private_daemon(served.id());
-    // What breaks the contract is logged, though nobody reads the log.
+    // A protocol violation is logged, though nobody reads the log.
     let mut broken = Client::attached(&socket);
     broken.socket.write_all(&[0xff; 16]).expect("sent");
     assert!(matches!(broken.get(), Got::Ended(..)));

@@ -1,5 +1,5 @@
-//! One session's bad luck is nobody else's: killed clients, killed workers, garbage, wrong tokens, faulting kernels.
-//! What is left behind is counted: worker processes and the daemon's open files, before and after.
+//! One session's failure disturbs no other: killed clients, killed workers, garbage, wrong tokens, faulting kernels.
+//! The tests count worker processes and the daemon's open files, before and after.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Managed memory over every transport: what is sent and fetched for what a program touches, and what becomes of a touch when
-//! the device is gone. What its contents are, the example programs check.
+//! Managed memory over every transport: the bytes fetched and flushed for a program's page faults, and a page fault
+//! when the device is gone. The example programs check its contents.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use floe_tests::{Floed, Linkage, descendants, example};
 
-/// What one touch brings.
+/// The bytes that one page fault fetches.
 const PIECE: u64 = 64 << 10;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The management library as programs see it: the C program `management` compares it with CUDA, and monitors beside it
-//! (`monitors` asks what nvtop, gpustat and nvitop ask) see what it does. On the CPU device, through an installation.
+//! The management library as programs see it. The C program `management` compares it with CUDA, and monitors watch it:
+//! `monitors` makes the calls of nvtop, gpustat and nvitop. It runs on the CPU device, through an installation.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -39,7 +39,7 @@ fn it_knows_the_operators_limit_before_there_is_a_session() {
 }
 
 #[test]
-fn what_is_not_implemented_says_so_by_name() {
+fn functions_that_are_not_implemented_say_so_by_name() {
     let daemon = Floed::start();
     let outcome = management(&[]).variable("FLOE_LOG", "info").on(&daemon, daemon.unix()).run();
     let said = "nvmlDeviceGetNvLinkState is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED";

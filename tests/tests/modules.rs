@@ -1,4 +1,4 @@
-//! Modules travel once: what a program sends the first time is known to every later session of the same cache.
+//! Modules travel once: every later session of the same cache has the modules that a program has sent before.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
-//! Pageable memory of a program on the daemon's own machine: its large copies pass memory the worker has, too, and not the
-//! socket.
+//! Pageable memory of a program on the daemon's own machine: its large copies pass staging slots, not the socket.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -7,8 +6,8 @@ use std::time::Duration;
 
 use floe_tests::{Floed, Linkage, Statistics, descendants, example};
 
-/// Bytes that one thread copies each way, about every size from that of a slot's use on, while nothing holds a slot: all of
-/// them pass slots. Where many threads want some, how many bytes travel instead is a matter of time.
+/// Bytes that one thread copies each way, about every size from that of a slot's use on, while nothing holds a slot:
+/// all of them pass slots. Where many threads want some, how many bytes travel instead is a matter of time.
 const ALONE: u64 = 300 << 20;
 
 fn run(daemon: &Floed, address: &str, threads: &str) -> Statistics {

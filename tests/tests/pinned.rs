@@ -1,4 +1,5 @@
-//! Pinned memory of a program on the daemon's own machine: the device copies from and to it, and its bytes do not travel.
+//! Pinned memory of a program on the daemon's own machine: the device copies from and to it, and its bytes do not
+//! travel.
 
 use floe_tests::{Floed, Linkage, Statistics, example};
 
@@ -32,7 +33,7 @@ fn pinned_memory_travels_over_tcp() {
 }
 
 #[test]
-fn operator_who_shares_no_memory_has_it_travel() {
+fn pinned_memory_travels_where_the_operator_shares_none() {
     for limit in ["0", "1M"] {
         let daemon = Floed::start_with(&["--shared-memory", limit], &[]);
         let seen = run(&daemon, daemon.unix());

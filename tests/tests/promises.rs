@@ -4,7 +4,7 @@
 
 use floe_tests::repository;
 
-/// Where a file alone is a test: a fuzz target has no other name.
+/// The folders in which a file is a test: a fuzz target has no other name.
 const FUZZ_TARGETS: &str = "fuzz/fuzz_targets/";
 /// How the heading of a promise begins; its number follows.
 const PROMISE: &str = "### P";
@@ -62,7 +62,7 @@ fn promises<'a>(lines: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     lines.iter().enumerate().filter_map(section).collect()
 }
 
-/// What is wrong with a page, given the sources by path.
+/// The mistakes of a page, given the sources by path.
 fn wrong(page: &str, source: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let lines: Vec<&str> = page.lines().collect();
     let promises = promises(&lines);

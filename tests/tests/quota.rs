@@ -1,6 +1,6 @@
-//! What a session may have, in whole: device memory under a quota, host memory under the worker's limit, a device shared.
-//! In: peers that want more than they may. Out: what they are refused, what is left of it, what a neighbour notices.
-//! Workers are looked at from outside: what the system says of their memory.
+//! The limits of a session: device memory under a quota, host memory under the worker's limit, a shared device. In:
+//! peers that want more than they may. Out: their refusals, the remaining memory, and the effect on a neighbour. The
+//! kernel reports the memory of the workers.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn of_process(process: u32, name: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") * 1024
 }
 
-/// A neighbour with a quota of its own, who is asked for the same before and after.
+/// A neighbour with a quota of its own, which answers the same before and after.
 struct Neighbour(Client);
 
 impl Neighbour {
@@ -126,7 +126,7 @@ fn six_modules_of_200_mib_under_a_quota_of_16_are_refused_and_take_nothing() {
 }
 
 #[test]
-fn what_limits_hold_is_not_left_for_blocks() {
+fn memory_that_limits_hold_is_not_left_for_blocks() {
     let daemon = Floed::start();
     let neighbour = Neighbour::new(&daemon);
     let mut client = Client::attached(&daemon, 16 * MIB);
@@ -198,7 +198,7 @@ fn take_all(client: &mut Client, first: u64) -> u64 {
 }
 
 #[test]
-fn four_sessions_of_the_cpu_device_that_want_all_have_together_what_it_has() {
+fn four_greedy_sessions_of_the_cpu_device_get_its_memory_together() {
     let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M")]);
     let mut clients: Vec<Client> = (0..4).map(|_| Client::attached(&daemon, 0)).collect();
     assert!(clients.iter_mut().all(|client| client.free() == 64 * MIB));

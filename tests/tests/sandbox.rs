@@ -1,5 +1,6 @@
-//! A worker whose driver was taken over harms nobody but its session: a driver that tries everything is refused everything.
-//! The driver is a library of the test's own, loaded by an ordinary worker; each attempt is named and counted.
+//! A worker whose driver was taken over harms nobody but its session: a driver that tries everything is refused
+//! everything. The driver is a library of the test's own, loaded by an ordinary worker; each attempt is named and
+//! counted.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -22,7 +23,7 @@ const CAP_SETPCAP: u64 = 1 << 8;
 /// Attempts the driver makes; where a machine lacks a device, that one is "absent".
 const ATTEMPTS: usize = 100;
 
-/// What an attacker would like: a token, a home, a cache of modules.
+/// Secrets that an attacker wants: a token, a home, a cache of modules.
 struct Prey {
     folder: tempfile::TempDir,
 }
@@ -116,7 +117,7 @@ impl Client {
         self.answer_or_end().unwrap_or_else(|why| panic!("the session ended: {why}"))
     }
 
-    /// What was printed until the next answer, or the worker's last word.
+    /// The lines before the next answer, or the worker's last word.
     fn answer_or_end(&mut self) -> Result<String, String> {
         let mut printed = Vec::new();
         loop {
@@ -261,11 +262,12 @@ fn addresses_are_fixed_only_where_the_operator_asks_for_it() {
     }
 }
 
-/// What came of a daemon and of one session.
+/// The outcome of a daemon and of one session.
 struct Told {
-    /// What the daemon said.
+    /// The daemon's output.
     words: String,
-    /// What the session's first command came to: an answer, or the worker's last word. `None`: the daemon did not start.
+    /// The outcome of the session's first command: an answer, or the worker's last word. `None`: the daemon did not
+    /// start.
     session: Option<Result<String, String>>,
 }
 
@@ -291,7 +293,7 @@ fn told(mut floed: Command, device: &str, flags: &[&str]) -> Told {
         let _ = client.link.send(&SynchronizeContext {});
         client.answer_or_end()
     });
-    // Who refuses a session says so to the client first.
+    // A refusing worker tells its client first and ends later.
     let start = Instant::now();
     while matches!(session, Some(Err(_))) && !words().contains("session 1 ended: ") {
         assert!(start.elapsed() < PATIENCE, "the session does not end: {}", words());

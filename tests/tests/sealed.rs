@@ -1,5 +1,5 @@
-//! Who is at the other end: programs reach servers sealed by a token, and nobody who does not know it gets anything from
-//! either side. In: forged servers, wrong schemes, men in the middle, proxies of the Unix socket. Out: refusals by name.
+//! Programs reach servers sealed by a token, and peers that do not know it learn nothing from either side. In: forged
+//! servers, wrong schemes, men in the middle, proxies of the Unix socket. Out: refusals by name.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../link/transport/tests/authority/mod.rs"]
@@ -87,7 +87,7 @@ fn with_a_token_tcp_is_sealed_and_clear_text_is_refused_unless_both_sides_say_so
 }
 
 #[test]
-fn a_server_without_a_token_serves_who_has_none_or_says_so() {
+fn a_server_without_a_token_serves_clients_without_one_or_that_accept_it() {
     let daemon = Floed::start_with(&["--no-token"], &[]);
     passed(&demo(daemon.tcp(), &[]));
     passed(&demo(&by(&daemon, "clear"), &[]));
@@ -115,7 +115,7 @@ fn nothing_of_a_sealed_session_is_seen_on_the_way() {
     passed(&demo(&format!("tcp:{listening}"), &[("FLOE_TOKEN", &known)]));
     let heard = heard.lock().unwrap();
     assert!(heard.len() > 1 << 20, "the program's data went here: {} bytes", heard.len());
-    // What a session in the clear would say: who asks, who serves, which program, its code.
+    // Words of a session in the clear: the client, the server, the program, its code.
     for word in ["floed", "floe-demo", "floe CPU device", ".visible .entry", known.as_str()] {
         assert!(!heard.windows(word.len()).any(|seen| seen == word.as_bytes()), "{word} is seen");
     }
@@ -133,7 +133,7 @@ fn overhear(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Vec<u8>>) {
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// What a server that does not know the token says to prove it, given the client's own proof.
+/// The proof of a server that does not know the token, given the client's own proof.
 type Claim = fn(&[u8]) -> Vec<u8>;
 
 /// A server that knows no token, and asks for one where it has something to claim; how often it was asked for something
@@ -176,7 +176,7 @@ fn forged(
 }
 
 #[test]
-fn a_forged_server_that_asks_for_no_proof_is_told_nothing() {
+fn a_forged_server_that_asks_for_no_proof_learns_nothing() {
     let authority = Authority::new();
     let trusted = authority.file();
     let [certificate, key] = authority.sign("localhost");
@@ -193,7 +193,7 @@ fn a_forged_server_that_asks_for_no_proof_is_told_nothing() {
 }
 
 #[test]
-fn a_forged_server_whose_proof_is_wrong_or_empty_is_told_nothing() {
+fn a_forged_server_whose_proof_is_wrong_or_empty_learns_nothing() {
     let authority = Authority::new();
     let trusted = authority.file();
     let [certificate, key] = authority.sign("localhost");
@@ -249,7 +249,8 @@ fn a_proof_that_is_passed_on_to_another_server_is_worth_nothing_there() {
     let authority = Authority::new();
     let [certificate, key] = authority.sign("localhost");
     let files = [&certificate, &key].map(|path| path.display().to_string());
-    // The real one even takes clear text, so that nothing but the proof is in the way, and the relay has its very certificate.
+    // The real one even takes clear text, so that nothing but the proof is in the way, and the relay has its very
+    // certificate.
     let daemon = Floed::start_with(&["--clear-text", "--tls-certificate", &files[0], "--tls-key", &files[1]], &[]);
     let own = Identity { certificate, key };
     let (known, trusted) = (token_of(&daemon), authority.file());
@@ -267,11 +268,12 @@ fn a_proof_that_is_passed_on_to_another_server_is_worth_nothing_there() {
 }
 
 #[test]
-fn what_is_changed_on_the_way_never_reaches_a_program() {
+fn bytes_changed_on_the_way_never_reach_a_program() {
     let daemon = Floed::start();
     let known = token_of(&daemon);
     let server = daemon.tcp().replacen("tcp://", "", 1);
-    // Both ways, at places from the handshake to the data; the session goes on with another connection, which is left alone.
+    // Both ways, at places from the handshake to the data; the session resumes on another connection, which is left
+    // alone.
     for (to_server, at) in [(true, 60), (true, 700), (true, 300_000), (false, 60), (false, 700), (false, 100_000)] {
         let wire = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp://{}", wire.local_addr().unwrap());
@@ -289,7 +291,7 @@ fn what_is_changed_on_the_way_never_reaches_a_program() {
             }
         });
         let output = demo(&address, &[("FLOE_TOKEN", known.as_str())]);
-        // Before there is a session, its program fails; behind that, it goes on. It is never right by chance.
+        // Before the session exists, its program fails; later, the session resumes. It is never right by chance.
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &errors(&output);
         assert!(output.status.success() || at < 1000, "{to_server}, {at}: {text}");
         assert!(!text.contains("wrong"), "{to_server}, {at}: {text}");
@@ -312,8 +314,8 @@ fn pass_changed(mut from: TcpStream, mut to: TcpStream, change: Option<usize>) {
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// Passes bytes between a socket of its own and the daemon's, as `socat` or a hypervisor's vsock proxy does for a guest: the
-/// kernel vouches for this process, which is the daemon's user.
+/// Passes bytes between a socket of its own and the daemon's, as `socat` or a hypervisor's vsock proxy does for a
+/// guest. The kernel names this process as the peer, which runs as the daemon's user.
 fn proxy(daemon: &Floed, folder: &Path) -> String {
     let (path, real) = (folder.join("proxy.sock"), daemon.unix().replacen("unix://", "", 1));
     let listener = UnixListener::bind(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Bulk connections of real sessions over TCP: large copies use them, all of it arrives, nothing of them stays, and peers that
-//! have no right to them get none.
+//! Bulk connections of real sessions over TCP: large copies use them and arrive whole, nothing is left behind, and
+//! unauthorized peers get none.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use floe_tests::{Floed, Linkage, Program, Statistics, descendants, example, open
 use floe_transport::Link;
 use floe_wire::*;
 
-/// How long anything may take before it is stuck.
+/// How long a step may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn program(daemon: &Floed, address: &str) -> Program {
@@ -42,13 +42,13 @@ fn large_copies_over_tcp_use_the_bulk_connections_and_leave_nothing_behind() {
     let daemon = Floed::start_with(&["--bulk-connections", "8", "--clear-text"], &[]);
     let clear = daemon.tcp().replacen("tcp", "clear", 1);
     let before = settled(daemon.process());
-    // What is sealed is copied on its way anyway, so no other threads copy it.
+    // Sealing copies the bytes anyway, so no other threads copy ahead.
     let sealed = [("1", "1"), ("8", "1")].map(|(connections, threads)| (daemon.tcp(), connections, threads));
     let all = sealed.into_iter().chain([(clear.as_str(), "3", "4"), (&clear, "8", "1")]);
     for (address, connections, copy_threads) in all {
         let program = program(&daemon, address).variable("FLOE_BULK_CONNECTIONS", connections);
         let seen = run(&program.variable("FLOE_COPY_THREADS", copy_threads));
-        // They are made while the program goes on, and small copies stay with their commands.
+        // The connections are made while the program runs, and small copies stay with their commands.
         assert!(seen.bulk_to_device * 4 > seen.bytes_to_device, "{connections}: {seen:?}");
         assert_eq!(seen.bulk_staged > 0, copy_threads != "1", "{connections}: {seen:?}");
         assert!(seen.bulk_from_device * 2 > seen.bytes_from_device, "{connections}: {seen:?}");
@@ -123,7 +123,7 @@ impl Client {
 }
 
 #[test]
-fn only_who_has_the_key_joins_and_only_as_many_as_may() {
+fn only_connections_with_the_key_join_and_no_more_than_allowed() {
     let daemon = Floed::start_with(&["--bulk-connections", "2", "--no-token", "--grace", "0"], &[]);
     let mut own = Client::greeted(daemon.tcp());
     let (_, body) = own.call(&Attach { program: "by hand", host: "here", ..Attach::default() }).expect("an answer");

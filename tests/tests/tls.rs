@@ -1,4 +1,4 @@
-//! Programs reach a server by TLS, bulk connections among it, and only a server and clients that are who they say.
+//! Programs reach a server by TLS, bulk connections included, and only authenticated servers and clients connect.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../link/transport/tests/authority/mod.rs"]

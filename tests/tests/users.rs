@@ -1,6 +1,7 @@
-//! Whose rights a server has on its machine, and which of the machine's users get in: root starts servers as another user, and
-//! another user's programs come to its socket. In: an installation that all users may read. Out: what the kernel says of
-//! processes, and refusals by name. Only root can become another user; elsewhere these tests say that they are skipped.
+//! A server's rights on its machine, and the users that it admits: root starts servers as another user, and another
+//! user's programs connect to its socket. In: an installation that all users may read. Out: the kernel's view of
+//! processes, and refusals by name. Only root can become another user; other users see these tests report that they are
+//! skipped.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 /// For what a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What of an installation serves and runs a program.
+/// The parts of an installation that serve and run a program.
 const PARTS: [&str; 6] =
     ["bin/floe", "bin/floe-demo", "bin/floe-worker", "bin/floed", "lib/client/libcuda.so.1", "lib/device/libcuda.so.1"];
 
@@ -155,7 +156,7 @@ fn another_user_of_the_machine_gets_in_at_an_open_socket_with_the_token_only() {
     let Some(user) = User::other() else { return };
     let open = Open::new();
     let demo = open.path().join("bin/floe-demo").display().to_string();
-    // Who only passes bytes on is trusted by the user it runs as, too.
+    // A proxy is also trusted by the user that it runs as.
     for flags in [&[][..], &["--trust-forwarded"]] {
         let daemon = Floed::start_open(open.path(), flags);
         std::fs::set_permissions(socket_of(&daemon), std::fs::Permissions::from_mode(0o666)).expect("it is ours");

@@ -1,4 +1,4 @@
-//! How often a program waits: counts, not times.
+//! The number of a program's waits: counts, not times.
 
 use floe_tests::{Floed, Linkage, example};
 

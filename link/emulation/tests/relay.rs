@@ -83,7 +83,7 @@ fn a_round_trip_takes_at_least_what_is_asked_for() {
 }
 
 #[test]
-fn who_asks_for_a_shorter_round_trip_than_can_be_is_told() {
+fn a_round_trip_too_short_to_emulate_is_warned_about() {
     let warning = |round_trip| {
         let network = Network { round_trip, bytes_per_second: None };
         Relay::start(network, echo_server()).unwrap().warning()

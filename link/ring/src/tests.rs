@@ -1,5 +1,5 @@
-//! The line as pure code: two ends stepped against each other, ends that lie, and every order in which two threads' steps
-//! can fall (loom). Then the real thing: two sides of one memory, threads that sleep, sides that end.
+//! The line as pure code: two ends stepped against each other, ends that lie, and every order in which two threads'
+//! steps can fall (loom). Then the real thing: two sides of one memory, threads that sleep, sides that end.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod model;
@@ -22,7 +22,7 @@ fn data(from: usize, count: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_goes_in_comes_out_whatever_the_sizes(
+    fn bytes_come_out_as_they_went_in_for_all_sizes(
         power in 0_u32..9,
         steps in prop::collection::vec((any::<bool>(), 0_usize..700), 0..300),
     ) {
@@ -160,7 +160,7 @@ fn both_directions_carry_bytes_at_once_with_threads_that_sleep() {
 }
 
 #[test]
-fn ending_wakes_everybody_and_leaves_what_was_written() {
+fn ending_wakes_all_sleepers_and_keeps_written_bytes() {
     let (one, other) = pair(crate::LEAST_BYTES);
     let (one, other) = (Arc::new(one), Arc::new(other));
     write_all(&one, &data(0, crate::LEAST_BYTES));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_it_holds_nothing_secret() {
+    fn debug_output_of_a_secret_shows_nothing_secret() {
         assert_eq!(format!("{:?} {:?}", Secret::of("token"), Protection::Sealed([7; 32])), "Secret(…) Sealed(…)");
     }
 }

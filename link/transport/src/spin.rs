@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_looked_for_until_it_is_not_expected_any_more() {
+    fn spinning_continues_while_a_result_is_expected() {
         let left = std::cell::Cell::new(3);
         let expected = |_| left.replace(left.get().max(1) - 1) > 1;
         assert_eq!(Spin::new(Some("1000")).look_while(|| None::<()>, expected), None);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_ends_with_what_is_found_or_with_the_time() {
+    fn spinning_ends_with_a_result_or_with_the_time() {
         let mut left = 100;
         let found = Spin::new(Some("1000000")).look(|| {
             left -= 1;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_that_it_takes_is_what_its_client_reads() {
+    fn a_client_reads_the_transport_that_its_server_accepted() {
         for transport in Transport::ALL {
             let mut reply = AttachReply::default();
             transport.say_taken(&mut reply);

@@ -1,4 +1,4 @@
-//! Bulk data: read straight to where they belong, written from where they lie, given back when the link breaks.
+//! Bulk data: read straight into their place, written from where they lie, given back when the link breaks.
 //! In: loopback Unix sockets. Out: nothing but the verdict.
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -80,7 +80,7 @@ fn bulk(receiver: &mut Receiver) -> (u64, Vec<u8>) {
 }
 
 #[test]
-fn lent_bytes_keep_their_place_between_other_frames() {
+fn borrowed_bytes_keep_their_place_between_other_frames() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, mut receiver) = halves(pair);
@@ -112,7 +112,7 @@ fn lent_bytes_keep_their_place_between_other_frames() {
 }
 
 #[test]
-fn posting_lent_bytes_waits_for_nobody() {
+fn posting_borrowed_bytes_does_not_wait() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, receiver) = halves(pair);
@@ -146,7 +146,7 @@ fn closing_gives_everything_back_that_was_not_sent() {
 }
 
 #[test]
-fn a_message_that_waits_goes_behind_what_is_lent() {
+fn a_message_that_waits_follows_borrowed_data() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, mut receiver) = halves(pair);

@@ -1,5 +1,5 @@
-//! What it costs to seal by the token, beside TLS with a certificate of one's own: handshakes and bytes over loopback.
-//! In: nothing. Out: a table on stdout. It holds nothing to a limit, so it runs only when it is asked for.
+//! The cost of sealing by the token, compared with TLS and a self-made certificate: handshakes and bytes over loopback.
+//! In: nothing. Out: a table on stdout. It has no limits, so it runs only on request.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "figures for people")]
 
 mod authority;
@@ -20,7 +20,7 @@ const MESSAGE: usize = 1 << 20;
 const MESSAGES: usize = 512;
 const SMALL: usize = 20_000;
 
-/// What both sides know.
+/// The secret that both sides know.
 struct Means {
     secret: Secret,
     tls: ClientTls,

@@ -1,4 +1,4 @@
-//! Descriptors that go with frames: what comes through, and what a peer can do wrong.
+//! Descriptors that travel with frames, and a peer's mistakes with them.
 //! In: Unix sockets, one TCP connection. Out: nothing but the verdict.
 //! Each test that counts this process's descriptors does so by kind, so that tests beside it do not matter.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -143,7 +143,7 @@ fn peer_that_sends_many_leaves_one() {
 }
 
 #[test]
-fn link_over_tcp_carries_none_and_goes_on() {
+fn a_link_over_tcp_carries_no_descriptor_and_still_works() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (peer, _) = listener.accept().unwrap();

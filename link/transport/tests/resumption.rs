@@ -1,5 +1,6 @@
-//! Links that outlive their connections: both ends in this process, over sockets that are cut at chosen or random bytes.
-//! In: frames, borrowed data and chunks in both directions. Out: each of them once and in order, whatever was cut, or the error.
+//! Links that outlive their connections: both ends in this process, over sockets that are cut at chosen or random
+//! bytes. In: frames, borrowed data and chunks in both directions. Out: each of them once and in order, whatever was
+//! cut, or the error.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod authority;
@@ -98,7 +99,7 @@ fn exchange(ends: &Ends, count: u64, largest: usize) {
                     });
                     post(&sender, count, largest, &back)
                 });
-                // What is borrowed goes back although nothing is said any more.
+                // Borrowed data are given back although nothing is sent any more.
                 let soon = Instant::now() + Duration::from_secs(300);
                 while back.load(Ordering::SeqCst) < borrowed {
                     assert!(Instant::now() < soon, "{} of {borrowed} are back", back.load(Ordering::SeqCst));
@@ -131,7 +132,7 @@ fn messages_of_all_sizes_survive_cuts() {
     ends.end();
 }
 
-/// Where a test has its transfers put together.
+/// The target of a test's transfers.
 struct Memory(Mutex<Vec<u8>>);
 
 impl Target for Memory {
@@ -167,7 +168,8 @@ fn pass_both_ways(cut: usize, near: &TcpStream, far: &TcpStream) {
     });
 }
 
-/// Makes connections by TLS through relays that cut them after so many bytes, of which a handshake takes some two thousand.
+/// Makes connections by TLS through relays that cut them after so many bytes, of which a handshake takes some two
+/// thousand.
 fn cut_tls(cuts: Vec<usize>) -> impl Fn() -> (Link, Link) + Send + Sync {
     let authority = Authority::new();
     let [certificate, key] = authority.sign("localhost");
@@ -249,7 +251,8 @@ fn sessions_by_tls_survive_cuts() {
     ends.end();
 }
 
-/// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the session, too.
+/// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the
+/// session, too.
 fn bulk(ends: &Ends, copiers: usize) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
     let (stripes, transfers) = (Stripes::new(Spin::default()), Arc::new(Transfers::new(Spin::default())));
     stripes.stage(copiers, 1 << 20).unwrap();
@@ -352,7 +355,7 @@ fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
 }
 
 #[test]
-fn what_was_copied_before_a_connection_had_room_is_back_then_and_nobody_reads_it_any_more() {
+fn data_copied_ahead_are_given_back_at_once_and_never_read_again() {
     lend_again_and_again(SendMode::Copy, 3);
 }
 
@@ -436,7 +439,7 @@ fn a_connection_of_an_earlier_time_is_not_read() {
 }
 
 #[test]
-fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period() {
+fn a_goodbye_ends_the_session_for_both_and_so_does_the_grace_period() {
     let ends = Ends::new(0, vec![]);
     let _limit = ends.limit(|| ());
     let [ours, theirs] = ends.own();
@@ -445,7 +448,7 @@ fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period
     ends.leave();
     assert!(receiver.next().unwrap().is_some(), "what was sent before is still read");
     assert!(receiver.next().unwrap().is_none());
-    // A post may stand in line for a moment before its thread hears it.
+    // A post may be queued for a moment before its thread learns of the end.
     let begun = Instant::now();
     while sender.post(&SynchronizeStream { stream: StreamId(2) }).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(300), "posts go nowhere, and nobody says so");
@@ -463,7 +466,7 @@ fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period
 }
 
 #[test]
-fn who_posts_more_than_is_kept_waits_and_ends_with_the_link() {
+fn a_poster_beyond_the_log_waits_and_ends_with_the_link() {
     let ends = Ends::of(0, vec![0], Duration::from_millis(300), false);
     let [ours, _theirs] = ends.own();
     let (sender, mut receiver) = ours.split();
@@ -476,7 +479,7 @@ fn who_posts_more_than_is_kept_waits_and_ends_with_the_link() {
         while sender.post(&copy).is_ok() {
             posted += block.len();
         }
-        // What is kept, what is not yet written, and some.
+        // The log, the unwritten bytes, and some more.
         assert!((1 << 20..16 << 20).contains(&posted), "{posted}");
     });
 }

@@ -100,7 +100,7 @@ fn threads_that_wait_hear_when_the_peer_goes_whatever_they_wait_for() {
 }
 
 #[test]
-fn what_the_peer_wrote_before_it_went_is_read() {
+fn bytes_that_the_peer_wrote_before_its_end_are_read() {
     let (mut client, mut server) = pipes::rings();
     client.send(&ReleaseBlock { block: BlockId(7) }).unwrap();
     drop(client);
@@ -111,14 +111,14 @@ fn what_the_peer_wrote_before_it_went_is_read() {
 }
 
 #[test]
-fn a_peer_that_lies_breaks_the_contract() {
+fn a_peer_that_lies_violates_the_protocol() {
     let (mut link, _peer, mut memory) = lone();
     lie(&mut memory, 512, u64::from(BYTES) + 1);
     let error = link.receive(soon()).unwrap_err();
     assert!(error.is_broken_contract(), "{error}");
     let (mut link, _peer, mut memory) = lone();
     lie(&mut memory, 128, 1 << 40);
-    // What fits is written before anybody asks how far the peer has come.
+    // Bytes that fit are written before a writer reads the peer's index.
     let errors = (0..10_000).find_map(|_| link.send(&SynchronizeContext {}).err());
     assert!(errors.unwrap().is_broken_contract());
 }

@@ -132,7 +132,7 @@ fn another_process_goes_on_with_keys_and_counts() {
 }
 
 #[test]
-fn what_was_sent_too_early_keeps_a_connection_from_being_handed_on() {
+fn a_connection_with_early_bytes_is_not_handed_on() {
     let (client, mut server) = pair();
     let (sender, _receiver) = client.halves();
     // Two frames in one record.
@@ -174,7 +174,7 @@ fn first_bytes_prove_the_token_before_anything_is_answered() {
     });
 }
 
-/// What a client says first, to nobody who answers.
+/// A client's first bytes, to a peer that never answers.
 fn first_bytes(listener: &Listener) -> (TcpStream, Vec<u8>) {
     let mut stream = TcpStream::from(accept(listener).into_parts().unwrap().socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -184,7 +184,7 @@ fn first_bytes(listener: &Listener) -> (TcpStream, Vec<u8>) {
 }
 
 #[test]
-fn a_stranger_is_told_by_its_first_message_alone_which_stays_where_it_is_not_one() {
+fn a_stranger_is_known_by_its_first_message_and_others_stay_unread() {
     let (listener, port) = listener();
     std::thread::scope(|scope| {
         let client = scope.spawn(move || knowing("other", port));
@@ -218,7 +218,7 @@ fn a_first_message_said_again_gets_no_further_than_an_answer() {
     let mut server = answered(accept(&listener), Some("token")).unwrap();
     let mut answer = [0; FIRST];
     replaying.read_exact(&mut answer).unwrap();
-    // Whatever it says next, it does not know the keys.
+    // It does not know the keys for its next bytes.
     replaying.write_all(&[&40_u32.to_le_bytes()[..], &[7; 56]].concat()).unwrap();
     assert!(receive(&mut server).is_err());
 }
@@ -288,10 +288,10 @@ fn without_a_token_nothing_leaves_this_machine_over_tcp() {
     assert_eq!(*connect(&clear, PATIENCE, &Trust::default()).unwrap().protection(), Protection::Clear);
 }
 
-/// What a man in the middle does with the sealed bytes of one direction, all of them at once.
+/// A man in the middle's change to the sealed bytes of one direction, all of them at once.
 type Doing<'a> = dyn Fn(&[u8]) -> Vec<u8> + Sync + 'a;
 
-/// Has four messages of these bytes sent through somebody who does this to them; how many come, and how it ends.
+/// Sends four messages through a man in the middle. Returns how many arrive, and the receiver's error.
 fn through(doing: &Doing<'_>) -> (usize, Option<LinkError>) {
     let (near, far) = (TcpListener::bind("127.0.0.1:0").unwrap(), listener());
     let port = near.local_addr().unwrap().port();

@@ -17,7 +17,7 @@ use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, Me
 use limit::{Limit, join};
 use proptest::prelude::*;
 
-/// Where a test has its transfers put together.
+/// The target of a test's transfers.
 struct Memory(Mutex<Vec<u8>>);
 
 impl Memory {
@@ -189,7 +189,7 @@ proptest! {
 }
 
 #[test]
-fn several_threads_post_at_once_and_who_helps_returns_when_its_data_are_gone() {
+fn a_helping_poster_among_several_returns_when_its_data_are_sent() {
     for looks in ["0", "20", "200"] {
         post_from_several_threads(Session::spinning(3, Spin::new(Some(looks))));
     }
@@ -230,7 +230,7 @@ fn post_from_several_threads(mut session: Session) {
 }
 
 #[test]
-fn who_helps_returns_when_its_data_are_copied_although_the_peer_reads_nothing() {
+fn a_helping_poster_returns_when_its_data_are_copied_though_the_peer_reads_nothing() {
     let (mut session, theirs) = Session::copying_ahead(1);
     let _limit = session.limit();
     let (sent, dropped) = (data(4 << 20, 5), Arc::new(AtomicUsize::new(0)));
@@ -264,7 +264,7 @@ fn copies_are_no_more_than_there_is_memory_for() {
     session.end();
 }
 
-/// What the reader of a bulk connection says to these chunks (transfer, offset, bytes), of which transfer 5 is announced.
+/// The error of a bulk connection's reader for these chunks (transfer, offset, bytes), after transfer 5 was announced.
 fn said_to(chunks: &[(u64, u64, usize)]) -> LinkError {
     let transfers = Arc::new(Transfers::new(Spin::default()));
     assert!(transfers.announce(5, CHUNK_BYTES + 9, Memory::new(CHUNK_BYTES + 9)));
@@ -310,12 +310,12 @@ fn a_bulk_connection_carries_nothing_else() {
 }
 
 #[test]
-fn who_waits_is_let_go_when_the_session_ends() {
+fn waits_return_when_the_session_ends() {
     let transfers = Arc::new(Transfers::new(Spin::default()));
     assert!(transfers.announce(1, 9, Memory::new(9)));
     let (mut ours, theirs) = link();
     let puller = start(theirs, &transfers);
-    // Few enough bytes for a socket that nobody reads: who reads waits before the data.
+    // Few enough bytes for a socket that nobody reads: the reader waits before the data.
     ours.send(&Chunk { transfer: 2, offset: 0, bytes: &[1; CHUNK_BYTES / 2] }).unwrap();
     let taker = {
         let transfers = Arc::clone(&transfers);

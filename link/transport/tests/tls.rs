@@ -66,7 +66,7 @@ fn deadline() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// What came of a client that connects and of the server that answers it.
+/// The outcomes of a client that connects and of the server that answers it.
 fn meet(
     client: impl FnOnce(u16) -> Result<Link, LinkError> + Send,
     server: Option<&ServerTls>,
@@ -108,7 +108,7 @@ fn receive(link: &mut Link) -> Vec<u8> {
 
 /// Sends from one end while the other receives.
 fn carry(from: &mut Link, to: &mut Link, bytes: &[u8]) -> Vec<u8> {
-    // Where what was received is not what it should be, nobody reads the rest.
+    // After wrong bytes nobody reads the rest.
     from.limit_writes(Some(PATIENCE)).unwrap();
     std::thread::scope(|scope| {
         let received = scope.spawn(|| receive(to));
@@ -259,7 +259,8 @@ fn a_client_without_the_certificate_that_is_asked_for_is_refused() {
     }
     let known = ClientTls::new(&authority.file(), Some(&authority.identity("client"))).unwrap();
     let (client, server) = meet(tls_to("localhost", &known), Some(&server_tls), true);
-    // One that is closed at once has not read the server's tickets, so that the system resets it, and what was sent with it.
+    // One that is closed at once has not read the server's tickets, so that the system resets it, and what was sent
+    // with it.
     let mut client = client.unwrap();
     client.send(&message(b"hello")).unwrap();
     assert_eq!(receive(&mut server.unwrap()), b"hello");
@@ -328,7 +329,7 @@ fn a_byte_that_was_changed_on_the_way_ends_the_link() {
 }
 
 #[test]
-fn both_ends_share_what_no_other_connection_has() {
+fn both_ends_share_a_binding_that_no_other_connection_has() {
     let authority = Authority::new();
     let (tls, server_tls) = (authority.client(), authority.server());
     let protections = [(); 2].map(|()| {

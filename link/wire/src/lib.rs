@@ -1,7 +1,7 @@
 //! Messages to bytes and back; no sockets, no clock.
-//! In: message values, or the bytes of a frame from an untrusted peer. Out: bytes, or message values that borrow from them.
-//! It never panics on foreign bytes, and never allocates more than a small multiple of its input. It knows nothing of
-//! CUDA beyond the tables' types.
+//! In: message values, or the bytes of a frame from an untrusted peer. Out: bytes, or message values that borrow from
+//! them. It never panics on foreign bytes, and never allocates more than a small multiple of its input. It knows
+//! nothing of CUDA beyond the tables' types.
 #![forbid(unsafe_code)]
 
 mod ends;

@@ -159,7 +159,7 @@ fn a_second_thread_that_waits_takes_no_wake_up_from_the_first() {
 }
 
 #[test]
-fn whoever_waits_hears_of_the_end() {
+fn all_waits_return_at_the_end() {
     model(|| {
         let line = Stepped::new(1);
         let other = Arc::clone(&line);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_refused() {
+    fn chunks_that_do_not_fit_are_refused() {
         let bytes = CHUNK_BYTES + 5;
         let mut assembly = Assembly::new(bytes).expect("a transfer");
         let chunk = CHUNK_BYTES as u64;

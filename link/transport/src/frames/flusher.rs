@@ -76,7 +76,7 @@ mod tests {
     use crate::pipes::pipe::Reach;
 
     #[test]
-    fn who_posts_writes_the_first_frame_behind_an_answer_and_few_of_a_stream_of_them() {
+    fn the_poster_writes_the_first_frame_after_a_reply_and_few_of_a_stream_of_frames() {
         const FRAMES: usize = 1_000;
         let pipe = Noting::new(Reach::Machine, Ok(()));
         let sender = Sender::new(Arc::<Noting>::clone(&pipe), 0);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_has_not_been_copied() {
+    fn zero_copy_sends_do_not_copy() {
         let (socket, mut peer) = connection();
         let mut data = vec![1; LEAST];
         offered(|| assert_eq!(Pages::default().give(&socket, &data, true), Ok(LEAST)));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn only_threads_that_offered_give_pages_and_only_of_what_is_large() {
+    fn only_threads_that_opted_in_send_zero_copy_and_only_large_data() {
         let pages = Pages::default();
         assert!(!pages.suit(&[0; LEAST]));
         let blocked = offered(|| {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_broken_socket_did_not_take_does_not_go_to_another() {
+    fn bytes_that_a_broken_socket_refused_do_not_reach_another() {
         let (pages, data) = (Pages::default(), data(2 * PIPE_BYTES));
         let (broken, peer) = connection();
         peer.shutdown(Shutdown::Both).expect("shut down");

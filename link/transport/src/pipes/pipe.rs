@@ -30,7 +30,8 @@ pub trait Pipe: fmt::Debug + Send + Sync {
     /// Gives all of `head`, then all of `tail`, to the peer; waits while the peer does not read.
     ///
     /// # Errors
-    /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
+    /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's
+    /// own.
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure>;
 
     /// As [`Pipe::write`], but may send `tail` zero-copy: it stays unchanged until the peer acknowledges it, or the

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_still_holds_of_a_programs_memory_goes_nowhere_when_it_is_ended() {
+    fn an_ended_socket_sends_none_of_the_pages_it_still_holds() {
         const MORE_THAN_FITS: usize = 64 * BUFFER;
         assert_eq!(end_of(MORE_THAN_FITS, SendMode::Pages), Err(ErrorKind::ConnectionReset));
         assert!(end_of(MORE_THAN_FITS, SendMode::Copy).is_ok());

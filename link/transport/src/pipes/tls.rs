@@ -80,8 +80,8 @@ impl Identity {
 pub struct ClientTls(pub(crate) Arc<ClientConfig>);
 
 impl ClientTls {
-    /// Trusts servers whose certificates the authorities in a PEM file have signed, and shows an identity where a server
-    /// asks for one.
+    /// Trusts servers whose certificates the authorities in a PEM file have signed, and shows an identity where a
+    /// server asks for one.
     ///
     /// # Errors
     /// [`TlsError`] naming the file.

@@ -20,7 +20,7 @@ impl BorrowedBuffer for Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // What has gone back is its owner's again, who may write to it at once.
+        // Memory that was given back is its owner's again, who may write to it at once.
         if let Some(bytes) = Arc::get_mut(&mut self.0) {
             bytes.fill(0xee);
         }

@@ -1,5 +1,6 @@
-//! An end for what the threads of a test wait for: when one of them fails, the others fail too instead of waiting for it.
-//! In: what ends their waits. Out: that, done when a thread panics or a minute is over. It does nothing to a test that goes well.
+//! An end for what the threads of a test wait for: when one of them fails, the others fail too instead of waiting for
+//! it. In: what ends their waits. Out: that, done when a thread panics or a minute is over. It does nothing to a test
+//! that goes well.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Limit {
     end: Arc<dyn Fn() + Send + Sync>,
     is_late: Arc<AtomicBool>,
-    /// Who looks at the time hears when it is held no more.
+    /// Wakes the timekeeper when no thread holds it any more.
     _held: mpsc::Sender<()>,
 }
 
@@ -49,7 +50,7 @@ impl Drop for Limit {
         if std::thread::panicking() {
             (self.end)();
         } else {
-            // What has ended only by this may look as a test expects its end to look.
+            // A wait that only this has ended may look like the end that a test expects.
             assert!(!self.is_late.load(Ordering::SeqCst), "this took longer than {PATIENCE:?}");
         }
     }

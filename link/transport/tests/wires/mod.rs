@@ -71,7 +71,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// With so many bulk connections; connections that are cut are made again.
+    /// With so many bulk connections; it reconnects after cuts.
     pub(crate) fn new(bulk: u32, cuts: Vec<usize>) -> Self {
         Self::of(bulk, cuts, Duration::from_secs(60), true)
     }
@@ -113,7 +113,7 @@ impl Ends {
         &self.ends[0]
     }
 
-    /// How often the connections have been made.
+    /// The number of times that the connections have been made.
     pub(crate) fn made(&self) -> usize {
         self.made.load(Ordering::SeqCst)
     }

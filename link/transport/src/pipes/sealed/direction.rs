@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_leaves_nothing_that_its_sender_chose() {
+    fn a_forged_record_leaves_nothing_that_its_sender_chose() {
         for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
             let [mut near, mut far] = pair(suite, 0);
             let content = vec![0x5A; 5000];
