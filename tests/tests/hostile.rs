@@ -281,7 +281,7 @@ fn a_client_that_does_not_read_holds_up_nobody_and_is_cleaned_up() {
     assert_serves(&daemon);
     daemon.wait_for_workers(2);
     signal(stopped.id(), "-CONT");
-    assert!(stopped.wait().expect("our child").success(), "a program that was stopped does not go on");
+    assert!(stopped.wait().expect("our child").success(), "a stopped program does not continue");
     drop(client);
     daemon.wait_for_workers(0);
 }

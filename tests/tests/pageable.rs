@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use floe_tests::{Floed, Linkage, Statistics, descendants, example};
 
-/// Bytes that one thread copies each way, about every size from that of a slot's use on, while nothing holds a slot:
-/// all of them pass slots. Where many threads want some, how many bytes travel instead is a matter of time.
+/// Bytes that one thread copies each way, in many sizes that use staging slots, while all slots are free: every byte
+/// passes a slot. With many threads, timing decides how many bytes travel instead.
 const ALONE: u64 = 300 << 20;
 
 fn run(daemon: &Floed, address: &str, threads: &str) -> Statistics {

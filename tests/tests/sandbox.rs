@@ -213,7 +213,7 @@ fn a_worker_has_no_privileges_no_home_and_a_session_of_its_own() {
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(field(worker, set), "0000000000000000", "{set}");
     }
-    // Who may not empty it has it from who started it.
+    // A server that may not empty this set keeps that of its parent.
     let own = std::process::id();
     let may_empty = u64::from_str_radix(&field(own, "CapEff"), 16).expect("a set") & CAP_SETPCAP != 0;
     let bounding = if may_empty { "0000000000000000".to_owned() } else { field(own, "CapBnd") };
@@ -246,7 +246,7 @@ fn addresses_are_fixed_only_where_the_operator_asks_for_it() {
         clients.iter_mut().for_each(|client| drop(client.ask(&SynchronizeContext {})));
         let workers = descendants(daemon.process());
         let maps = workers.iter().map(|worker| std::fs::read_to_string(format!("/proc/{worker}/maps")));
-        // Where it ends: how far it reaches is each thread's own.
+        // The end of the stack only: its size differs from process to process.
         let stack = |maps: String| {
             let line = maps.lines().find(|line| line.ends_with("[stack]")).expect("a stack").to_owned();
             line.split(['-', ' ']).nth(1).expect("an end").to_owned()

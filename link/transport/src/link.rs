@@ -238,7 +238,7 @@ impl Link {
         self.socket.clone()
     }
 
-    /// What carries it.
+    /// The pipe that carries it.
     pub(crate) fn pipe(&self) -> Arc<dyn Pipe> {
         Arc::clone(&self.pipe)
     }
@@ -314,8 +314,8 @@ impl Link {
         self.protection = Protection::Sealed(agreed.hash);
     }
 
-    /// Reads a client's first bytes and returns its link, on which nothing has been sent: in the clear, sealed or by
-    /// TLS, as the client begins. The socket of any can be handed to another process.
+    /// Reads a client's first bytes and returns its link: in the clear, sealed or by TLS, as the client begins. Nothing
+    /// has been sent on the link. The socket of any can be handed to another process.
     ///
     /// # Errors
     /// [`LinkError::Tls`]: they do not agree. [`LinkError::Speech`]: the client does not protect the link as it must,

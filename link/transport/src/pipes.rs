@@ -1,4 +1,4 @@
-//! What carries a link's bytes: sockets, TLS, records sealed by the token, rings in shared memory.
+//! The pipes that carry a link's bytes: sockets, TLS, records sealed by the token, rings in shared memory.
 //! In: a connected socket, or the transport that two sides agreed on. Out: bytes in both directions, behind one
 //! interface.
 //! They know no frames. A new transport is one file here.

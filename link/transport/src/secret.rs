@@ -1,4 +1,4 @@
-//! What client and server derive from their shared token: the key that seals plain TCP, and proofs for other
+//! Keys and proofs that client and server derive from their shared token: a key to seal plain TCP, and proofs for other
 //! connections.
 //! In: the token, a connection's protection, nonces. Out: keys, proofs, and whether a proof is right.
 //! It never keeps or shows the token, and compares proofs in constant time.

@@ -67,8 +67,8 @@ impl Spin {
     }
 
     /// Passes the interval between two polls for a result that the program waits for, given the time since the first
-    /// poll. After a short wait it yields the processor to others. False: it is time to park, by default after a
-    /// hundred milliseconds.
+    /// poll. After more than a short wait it yields the processor to others. False: it is time to park, by default
+    /// after a hundred milliseconds.
     pub fn pass(self, waited: Duration) -> bool {
         if waited < self.time {
             return true;

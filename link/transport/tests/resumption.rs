@@ -429,7 +429,7 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     other.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
     let frame = receiver.next().unwrap().unwrap();
     assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(4));
-    // What nobody has sent cannot have come.
+    // Bytes that were never sent cannot be acknowledged.
     assert!(channels.begin(3));
     let (wrong, _other) = UnixStream::pair().unwrap();
     let error = channels

@@ -30,8 +30,8 @@ pub trait Message {
     /// data are sent from where they lie.
     const TAIL: bool;
 
-    /// Appends the payload up to the trailing `bytes` (their length included) and returns these bytes;
-    /// appends the whole payload and returns nothing where there are none.
+    /// Appends the payload up to the trailing `bytes` (their length included) and returns these bytes. Without trailing
+    /// `bytes`, appends the whole payload and returns nothing.
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8];
 
     /// Appends the whole payload.

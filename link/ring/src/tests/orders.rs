@@ -1,5 +1,5 @@
-//! Every order of the steps of two or three threads that the memory model allows: no wake-up is lost, no byte is read
-//! while it is written.
+//! Steps two or three threads in every order that the memory model allows: no wake-up is lost, no byte is read while it
+//! is written.
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ impl Ends {
     /// `None`: the kernel gives no pipe, or one that is too small.
     fn new() -> Option<Self> {
         let (from, to) = pipe_with(PipeFlags::CLOEXEC).ok()?;
-        // Where it stays smaller there are more steps.
+        // A smaller pipe only takes more steps.
         let _ = fcntl_setpipe_size(&to, PIPE_BYTES);
         (fcntl_getpipe_size(&to).ok()? >= LEAST_PIPE_BYTES).then_some(Self { from, to })
     }

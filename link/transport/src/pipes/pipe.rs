@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::{Failure, LinkError};
 use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 
-/// Who may be at the other end.
+/// The peers that may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// A process of this machine: descriptors can go with bytes, and a write costs little.

@@ -228,8 +228,8 @@ mod tests {
     /// Bytes of a socket's buffer at either end; the kernel may multiply them a few times.
     const BUFFER: usize = 1 << 20;
 
-    /// Whether a socket soon stays full, for longer than its bytes need to reach its peer: it then holds bytes for
-    /// which the peer has no room.
+    /// Whether a socket soon stays full for longer than its bytes need to reach its peer. It then holds bytes for which
+    /// the peer has no room.
     fn is_soon_full(socket: &Socket) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut looks = (0..10_000).map(|_| {
@@ -243,8 +243,7 @@ mod tests {
         })
     }
 
-    /// The end of the bytes that a socket's peer can read, when a thread that may send zero-copy writes so much, and
-    /// the socket is ended meanwhile.
+    /// How a peer's reads end: a thread that may send zero-copy writes so much, and the socket is ended meanwhile.
     fn end_of(bytes: usize, send_mode: SendMode) -> Result<usize, ErrorKind> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         // Some systems' default sizes are larger than a test's data. Connections inherit their listener's.

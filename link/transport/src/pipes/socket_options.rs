@@ -25,13 +25,13 @@ const SILENCE_OF_ASKED: Duration = Duration::from_secs(3);
 
 /// Bytes in flight in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
-/// The most bytes of a TCP socket that the kernel has not begun to send: bytes that wait there longer have left the
+/// The most bytes of a TCP socket that the kernel has not begun to send. Bytes that wait there longer have left the
 /// cache when they are sent. It does not limit the bytes in flight, however far the peer is.
 const MOST_UNSENT: u32 = 256 << 10;
 
 /// Makes small frames leave at once, and notices a vanished peer. While nothing is in flight, probes notice it;
 /// otherwise the kernel's own limit does, a quarter of an hour. A shorter limit would also end connections to a healthy
-/// peer that does not read for so long: a stopped program, a worker behind a long kernel.
+/// peer that does not read for long: a stopped program, a worker behind a long kernel.
 pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     let set = || -> rustix::io::Result<()> {
         sockopt::set_tcp_nodelay(socket, true)?;
