@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaResult, DevicePtr};
 use floe_image::Takes;
-use floe_wire::{ArrayId, Call, Message, SynchronizeContext, SynchronizeStream};
+use floe_wire::{ArrayId, Call, SynchronizeContext, SynchronizeStream};
 
 use crate::memory::blocks::Blocks;
 use crate::memory::managed::Managed;
@@ -163,15 +163,6 @@ impl Vgpu {
     /// From now on everything made on this vGPU so far counts as destroyed.
     pub(crate) fn begin_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Posts a message that puts work on a stream.
-    #[inline]
-    pub(crate) fn post_on(&self, progress: &StreamProgress, message: &impl Message) -> CudaResult<()> {
-        match self.connection.post_on(progress, message) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Calls, and reads the reply's fields with `read`.

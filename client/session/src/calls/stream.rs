@@ -98,8 +98,8 @@ impl Client {
             priority: 0,
         })?;
         let progress = there.order.add(id, false);
-        there
-            .post_on(&progress, &WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 })?;
+        let wait = WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 };
+        there.connection.post_on(&progress, &wait)?;
         let wait = move || {
             // A failure of that device is reported by calls on that device.
             let _ = there.synchronize_stream(&progress);

@@ -100,7 +100,10 @@ impl StreamState {
     /// Posts work onto it.
     #[inline]
     pub(crate) fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
-        self.vgpu.post_on(&self.progress, message)
+        match self.vgpu.connection.post_on(&self.progress, message) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives it up; its work still completes. A link that is gone needs no telling.

@@ -50,7 +50,8 @@ impl Vgpu {
         let progress = self.lane(state)?;
         let (stream, at) = (StreamId(progress.stream()), DevicePtr(bytes.start));
         let width = bytes.end - bytes.start;
-        self.post_on(&progress, &Fill { stream, at, pitch: width, element: 1, value: 0, width, height: 1 })
+        let zeros = Fill { stream, at, pitch: width, element: 1, value: 0, width, height: 1 };
+        self.connection.post_on(&progress, &zeros).map(drop)
     }
 
     /// Sends bytes. They have been read when this returns.
