@@ -3,7 +3,7 @@
 //! Names other than `WARP_SZ` are not constants and are never looked up here.
 
 use crate::ast::{Float, Integer};
-use crate::scanner::{Result, Scanner};
+use crate::scanner::{Result, Scanner, is_word};
 
 /// A constant expression's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,6 +138,10 @@ fn binary(scanner: &mut Scanner<'_>, mut left: Constant, tightest: u8, depth: us
 
 fn operator(scanner: &Scanner<'_>) -> Option<(&'static str, u8)> {
     let ahead = [scanner.peek(), scanner.peek_at(1)];
+    // `.align 1 %rd4` has a name behind its number.
+    if ahead[0] == b'%' && is_word(ahead[1]) {
+        return None;
+    }
     OPERATORS.into_iter().find(|(spelling, _)| ahead.starts_with(spelling.as_bytes()))
 }
 

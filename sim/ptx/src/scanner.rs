@@ -192,6 +192,10 @@ impl<'a> Scanner<'a> {
             return Err(self.unexpected(expected));
         }
         let word = self.word_ahead();
+        // By itself it is the operator.
+        if word == "%" {
+            return Err(self.unexpected(expected));
+        }
         self.at += word.len();
         self.blank()?;
         Ok(word)

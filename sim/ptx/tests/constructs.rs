@@ -506,3 +506,16 @@ fn positions_count_lines_and_bytes_from_one() {
         .collect();
     assert_eq!(at, [(5, 2), (7, 5)]);
 }
+
+#[test]
+fn a_percent_sign_before_a_word_begins_a_name_and_is_no_operator() {
+    let text = format!("{HEAD}.entry k(.param .u64 .ptr .align 1 %rd57, .param .u64 .ptr .align 8 %1) {{ ret; }}\n");
+    let module = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let names: Vec<_> = module.functions[0].parameters.iter().map(|parameter| parameter.name).collect();
+    assert_eq!(names, ["%rd57", "%1"]);
+    let printed = module.to_string();
+    assert_eq!(parse(&printed).expect("what was printed is read").to_string(), printed);
+    // By itself it is no name, or what is printed behind a number would read as a remainder.
+    assert!(parse(&format!("{HEAD}.entry k(.param .u64 %) {{ ret; }}\n")).is_err());
+    operand_is("7 % 4", &Operand::Integer(Integer { bits: 3, unsigned: true }));
+}
