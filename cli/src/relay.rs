@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::{Network, Relay};
-use floe_session::settings::Place;
+use floe_session::settings::GpuAddress;
 use floe_transport::Address;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -86,7 +86,7 @@ fn scheme(server: &Address, has_token: bool) -> Result<&'static str> {
 fn relayed(devices: &str, has_token: bool, mut start: impl FnMut(&str) -> Result<String>) -> Result<String> {
     let mut relays = HashMap::<Address, String>::new();
     let relayed = devices.split(',').map(|device| {
-        let place = Place::parse("--on", device.trim())?;
+        let place = GpuAddress::parse("--on", device.trim())?;
         let server: Address = place.server.parse()?;
         let scheme = scheme(&server, has_token)?;
         let relay = match relays.entry(server) {

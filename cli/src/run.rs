@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::Network;
-use floe_session::settings::{Place, ProcessSource, Settings, WantedDevice};
+use floe_session::settings::{GpuAddress, ProcessSource, Settings, WantedDevice};
 use floe_settings::{CLIENT, Setting};
 
 use crate::check;
@@ -116,7 +116,7 @@ fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<Str
     let named = |gpu: &GpuRow| format!("{address}:{}", gpu.index);
     let devices = gpus.iter().map(named).collect::<Vec<_>>().join(",");
     for device in arguments.flags.with_devices(devices.clone()).settings()?.devices {
-        let place = Place { server: "this machine".to_owned(), ..device.place };
+        let place = GpuAddress { server: "this machine".to_owned(), ..device.place };
         check::fits(&WantedDevice { place, ..device }, &gpus)?;
     }
     Ok(devices)

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::Relay;
-use floe_session::settings::Place;
+use floe_session::settings::GpuAddress;
 use floe_transport::{Address, TransportWish};
 
 use super::arguments::Arguments;
@@ -33,13 +33,13 @@ pub(super) struct Route {
 struct Target {
     /// As `floe run --on` takes it.
     device: String,
-    place: Place,
+    place: GpuAddress,
     address: Address,
 }
 
 impl Target {
     fn parse(device: &str) -> Result<Self> {
-        let place = Place::parse("--on", device)?;
+        let place = GpuAddress::parse("--on", device)?;
         let address = place.server.parse()?;
         Ok(Self { device: device.to_owned(), place, address })
     }

@@ -199,7 +199,7 @@ pub(crate) fn segments_loaded(file: &[u8]) -> Result<Option<u64>, ImageError> {
 }
 
 /// The end of a symbol.
-pub(crate) struct Place {
+pub(crate) struct SymbolEnd {
     /// Index of its section; `None`: it is in no section of the file.
     pub(crate) section: Option<usize>,
     /// One past its last byte in the section; without one its bytes.
@@ -208,7 +208,7 @@ pub(crate) struct Place {
 }
 
 /// The places of all symbols; `None`: a table is damaged, or a symbol leaves 64 bits.
-pub(crate) fn places(sections: &[Section<'_>]) -> Option<Vec<Place>> {
+pub(crate) fn places(sections: &[Section<'_>]) -> Option<Vec<SymbolEnd>> {
     let mut extended = sections.iter().filter(|section| section.kind == SYMBOL_SECTIONS);
     let numbers = extended.next().map_or(&[][..], |section| section.bytes);
     if extended.next().is_some() {
@@ -227,20 +227,20 @@ pub(crate) fn places(sections: &[Section<'_>]) -> Option<Vec<Place>> {
     Some(places)
 }
 
-fn place(symbol: &[u8], extended: Option<&[u8]>, sections: usize) -> Option<Place> {
+fn place(symbol: &[u8], extended: Option<&[u8]>, sections: usize) -> Option<SymbolEnd> {
     let (value, size) = (u64_at(symbol, 8), u64_at(symbol, 16));
     // A variable that the linker is to place: its value is its alignment.
     if symbol.get(4).is_some_and(|info| info & 0xf == CUDA_OBJECT) {
         let size = size.checked_add(value)?;
-        return Some(Place { section: None, end: size, size });
+        return Some(SymbolEnd { section: None, end: size, size });
     }
     let section = match u16_at(symbol, 6) {
         EXTENDED => usize::try_from(u32_at(extended?, 0)).ok()?,
         // None of the file's: undefined, absolute, common.
-        0 | RESERVED.. => return Some(Place { section: None, end: size, size }),
+        0 | RESERVED.. => return Some(SymbolEnd { section: None, end: size, size }),
         number => number.into(),
     };
-    (section < sections).then_some(Place { section: Some(section), end: value.checked_add(size)?, size })
+    (section < sections).then_some(SymbolEnd { section: Some(section), end: value.checked_add(size)?, size })
 }
 
 fn section_bytes<'a>(file: &'a [u8], header: &[u8], at: u64) -> Result<&'a [u8], ImageError> {

@@ -11,14 +11,14 @@ pub(crate) const FORM: &str = "write HOST:GPU, with a port HOST:PORT:GPU";
 
 /// A server and one of its GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct GpuAddress {
     /// The server as the transport reads addresses: `host`, `host:port`, `tcp://…`, `unix:///…`, `shm:///…`, `/…`.
     pub server: String,
     /// The GPU's index there.
     pub gpu: u32,
 }
 
-impl Place {
+impl GpuAddress {
     /// Parses `HOST:GPU`, `HOST:PORT:GPU`, `unix:///path:GPU`, or a server alone, which means its GPU 0. `name` is the
     /// variable, key or flag of the text.
     ///
@@ -57,7 +57,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<(String, u32), String> {
-        Place::parse("FLOE_DEVICES", text).map(|place| (place.server, place.gpu)).map_err(|error| error.to_string())
+        GpuAddress::parse("FLOE_DEVICES", text)
+            .map(|place| (place.server, place.gpu))
+            .map_err(|error| error.to_string())
     }
 
     #[test]

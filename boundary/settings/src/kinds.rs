@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::device::{self, Place};
+use crate::device::{self, GpuAddress};
 
 /// Why a text is not a value of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,12 +136,12 @@ impl<K: Kind> Kind for List<K> {
 pub struct Devices;
 
 impl Kind for Devices {
-    type Value = Vec<Place>;
+    type Value = Vec<GpuAddress>;
     const TAKES_EMPTY: bool = true;
 
-    fn read(text: &str) -> Result<Vec<Place>, Wrong> {
+    fn read(text: &str) -> Result<Vec<GpuAddress>, Wrong> {
         let named = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        named.map(|part| Place::read(part).map_err(|reason| Wrong::new(reason, part, device::FORM))).collect()
+        named.map(|part| GpuAddress::read(part).map_err(|reason| Wrong::new(reason, part, device::FORM))).collect()
     }
 }
 

@@ -21,7 +21,7 @@ mod source;
 mod table;
 mod tables;
 
-pub use device::Place;
+pub use device::GpuAddress;
 pub use driver::{DRIVER_VARIABLES, DriverVariable, is_for_workers};
 pub use error::SettingsError;
 pub use given::Given;

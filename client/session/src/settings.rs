@@ -11,7 +11,7 @@ use floe_settings::{CLIENT, ClientSettings, DRIVER_VARIABLES, Given, Origin};
 use floe_transport::{Identity, suitable_connections};
 
 pub use credentials::Credentials;
-pub use floe_settings::{Level, Place, ProcessSource, Report, SettingsError, Source};
+pub use floe_settings::{GpuAddress, Level, ProcessSource, Report, SettingsError, Source};
 pub use visible::{Visible, VisibleDevice};
 
 /// A flag by its setting's name, and its text.
@@ -21,7 +21,7 @@ pub type Flag = (&'static str, String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedDevice {
     /// Server and GPU.
-    pub place: Place,
+    pub place: GpuAddress,
     /// Quota in bytes; 0 for all there is.
     pub memory: u64,
 }
@@ -109,7 +109,7 @@ fn devices(given: &Given, values: &ClientSettings, source: &dyn Source) -> Resul
     Ok(places.into_iter().enumerate().map(|(ordinal, place)| WantedDevice { place, memory: quota(ordinal) }).collect())
 }
 
-fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<Place>, SettingsError> {
+fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<GpuAddress>, SettingsError> {
     let count: usize = count.trim().parse().ok().filter(|count| *count <= 64).ok_or_else(|| SettingsError::Value {
         name: "RCUDA_DEVICE_COUNT".into(),
         reason: "not a number of devices".into(),
@@ -121,7 +121,7 @@ fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<Place>, Settings
             let name = format!("RCUDA_DEVICE_{index}");
             let text = source.variable(&name).ok_or(SettingsError::MissingDevice { count, missing: index })?;
             // rCUDA writes a port with an at sign: host@port:gpu.
-            Place::parse(&name, &text.trim().replacen('@', ":", 1))
+            GpuAddress::parse(&name, &text.trim().replacen('@', ":", 1))
         })
         .collect()
 }

@@ -4,9 +4,9 @@
 //! It carries no commands: those use the main connection.
 
 mod assembly;
-mod line;
 mod pull;
 mod queue;
+mod scheduler;
 mod sizes;
 mod staging;
 mod stripes;

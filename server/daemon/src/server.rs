@@ -37,7 +37,7 @@ use crate::workers::driver_settings;
 use crate::workers::probe::told;
 use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
 use crate::workers::worker_process;
-use crate::workers::worker_process::Place;
+use crate::workers::worker_process::WorkerSettings;
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
@@ -177,7 +177,7 @@ impl Server {
         let Some((channel, entrance)) = ends else {
             return say(format_args!(" has no channel to its worker"));
         };
-        let place = Place {
+        let place = WorkerSettings {
             worker: &self.worker,
             library: &self.device_library,
             shared_memory: self.shared_memory,

@@ -103,7 +103,7 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     /// Copies rows of the device to pinned memory, without gaps.
     fn download_rows(&self, to: &Self::Pinned, offset: usize, from: Rows, stream: Stream) -> CudaResult<()>;
     /// Copies by the device. Shared memory stays mapped until the work has completed.
-    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()>;
+    fn copy(&self, to: MemoryEnd<'_, Self>, from: MemoryEnd<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()>;
     /// Copies rows of `extent`, their width and number, by the device. As `copy`.
     fn copy_rows(
         &self,
@@ -168,4 +168,4 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
 }
 
 /// One end of a copy a device does by itself.
-pub type Place<'a, D> = End<'a, <D as Device>::Mapped>;
+pub type MemoryEnd<'a, D> = End<'a, <D as Device>::Mapped>;

@@ -22,7 +22,7 @@ use floe_abi::{
 };
 
 use crate::choice::{OpenLibraryError, open};
-use crate::device::{Device, Place};
+use crate::device::{Device, MemoryEnd};
 use crate::requests::{
     ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
     Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
@@ -201,7 +201,7 @@ impl Device for Gpu {
         to.download_rows(offset, from, stream)
     }
 
-    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
+    fn copy(&self, to: MemoryEnd<'_, Self>, from: MemoryEnd<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
         for end in [&to, &from] {
             if let End::Device(at) = end {
                 self.reach.demand(self.driver, *at, bytes)?;

@@ -15,7 +15,7 @@ mod snapshot;
 
 pub use choice::{Kind, OpenLibraryError};
 pub use content::Content;
-pub use device::{Device, Mapped, PAGE, Pinned, Place};
+pub use device::{Device, Mapped, MemoryEnd, PAGE, Pinned};
 pub use driver::{
     Driver, GraphKernel, HostCall, HostMemory, LaunchRequest, LinkInput, LoadImage, LoadLog, LoadOption, OpenError,
     Tried,

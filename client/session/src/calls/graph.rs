@@ -21,7 +21,7 @@ use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, UploadGraph};
 use crate::client::Client;
 use crate::log::log;
 use crate::objects::exec::ExecState;
-use crate::objects::parts::{Part, Place};
+use crate::objects::parts::{NodeLocation, Part};
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::attributes::{self, Attributes};
@@ -192,7 +192,7 @@ impl GraphCalls for Client {
         exec.check()?;
         let is_device = self.is_device_work(work, &exec.vgpu)?;
         match exec.parts.places.get(at) {
-            Some(Place::Node { graph, node }) if is_device => {
+            Some(NodeLocation::Node { graph, node }) if is_device => {
                 let graph = GraphId(*graph);
                 if matches!(work, Work::Empty) {
                     // So the surface says that the node does nothing for a while.
@@ -205,7 +205,7 @@ impl GraphCalls for Client {
                 }
                 Ok(())
             }
-            Some(Place::Step) if !is_device || matches!(work, Work::Empty) => Ok(()),
+            Some(NodeLocation::Step) if !is_device || matches!(work, Work::Empty) => Ok(()),
             // A copy would change sides: the graph would have to be cut elsewhere.
             _ => Err(CudaError::INVALID_VALUE),
         }

@@ -51,7 +51,7 @@ pub(crate) struct Managed {
 #[derive(Debug, Default)]
 struct State {
     /// All of the window, once something was allocated.
-    window: Option<Arc<Place>>,
+    window: Option<Arc<WatchedSpan>>,
     /// By first address.
     held: BTreeMap<u64, Held>,
     /// First addresses of those that the program can touch.
@@ -63,7 +63,7 @@ struct State {
 
 /// Addresses whose touches are seen. The watch ends before the pages go.
 #[derive(Debug)]
-struct Place {
+struct WatchedSpan {
     _watch: Watch,
     span: Span,
 }
@@ -72,7 +72,7 @@ struct Place {
 #[derive(Debug)]
 struct Held {
     residency: ResidencyMap,
-    place: Arc<Place>,
+    place: Arc<WatchedSpan>,
     /// The open ranges that waits have fetched.
     shadows: Vec<Shadow>,
     /// Waits in a row that fetched it without any use behind them.

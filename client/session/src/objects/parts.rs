@@ -11,7 +11,7 @@ pub(crate) struct Parts {
     /// In the order they run.
     pub(crate) list: Vec<Part>,
     /// The place of each node of the plan.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<NodeLocation>,
 }
 
 /// One part.
@@ -25,7 +25,7 @@ pub(crate) enum Part {
 
 /// The place of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NodeLocation {
     /// In a graph of the server's, under this number.
     Node { graph: u64, node: u32 },
     /// Between them, or nowhere because it does nothing.
@@ -69,7 +69,7 @@ fn turns(plan: &Plan, is_device: &[bool]) -> Vec<usize> {
 /// Cuts a plan whose nodes are marked as device work or not; `next_id` names the server's graphs.
 pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> u64) -> Parts {
     let turns = turns(plan, is_device);
-    let mut parts = Parts { list: Vec::new(), places: vec![Place::Step; plan.nodes.len()] };
+    let mut parts = Parts { list: Vec::new(), places: vec![NodeLocation::Step; plan.nodes.len()] };
     let last = turns.iter().copied().max().unwrap_or(0);
     // One pass to sort the nodes into their turns, so that long chains cost no more than wide graphs.
     let mut steps = vec![Vec::new(); last + 1];
@@ -87,7 +87,7 @@ pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> 
         if nodes.iter().any(|index| !plan.nodes[*index].work.is_idle()) {
             let graph = next_id();
             for (index, node) in nodes.iter().zip(0u32..) {
-                parts.places[*index] = Place::Node { graph, node };
+                parts.places[*index] = NodeLocation::Node { graph, node };
             }
             parts.list.push(Part::Device { graph, nodes });
         }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_wire::Chunk as Frame;
 
-use super::line::{First, Line, Step};
 use super::queue::{Chunk, Load};
+use super::scheduler::{First, Scheduler, Step};
 use super::staging::{Copying, Slot, Staged};
 use crate::frames::sender::Sender;
 use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
@@ -18,7 +18,7 @@ use crate::spin::Spin;
 /// The state that the writer threads of one session share.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
-    pub(super) line: Mutex<Line>,
+    pub(super) line: Mutex<Scheduler>,
     /// Wakes writer threads.
     pub(super) work: Condvar,
     /// Wakes callers that wait for their load.
@@ -43,7 +43,7 @@ pub enum Help {
 }
 
 impl Writers {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Line> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Scheduler> {
         floe_lock::lock(&self.line)
     }
 
@@ -91,14 +91,14 @@ impl Writers {
     }
 
     /// The next step.
-    fn next(&self, line: &mut Line, first: First) -> Option<Step> {
+    fn next(&self, line: &mut Scheduler, first: First) -> Option<Step> {
         let step = line.next(first);
         self.chunks.store(line.chunks(), Ordering::Release);
         step
     }
 
     /// Carries out a step.
-    fn act(self: &Arc<Self>, step: Step) -> MutexGuard<'_, Line> {
+    fn act(self: &Arc<Self>, step: Step) -> MutexGuard<'_, Scheduler> {
         match step {
             Step::Copy(chunk, copying) => self.copy(chunk, copying),
             Step::Give(staged, connection) => {
@@ -113,7 +113,7 @@ impl Writers {
     }
 
     /// Copies a chunk and gives it back.
-    fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Line> {
+    fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Scheduler> {
         let (transfer, offset, bytes) = (chunk.transfer, chunk.offset, chunk.place.len());
         chunk.show(&mut |bytes| copying.copy(bytes));
         self.staged.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Writers {
 
     /// Spins for chunks without the lock. Meanwhile no poster wakes a thread in its stead, so the caller checks once
     /// more under the returned lock before it parks.
-    fn look<'s>(&'s self, mut line: MutexGuard<'s, Line>) -> MutexGuard<'s, Line> {
+    fn look<'s>(&'s self, mut line: MutexGuard<'s, Scheduler>) -> MutexGuard<'s, Scheduler> {
         if !self.spin.is_on() {
             return line;
         }
@@ -168,7 +168,7 @@ impl Writers {
         offset: usize,
         bytes: Box<dyn BorrowedBuffer>,
         connection: Sender,
-    ) -> MutexGuard<'_, Line> {
+    ) -> MutexGuard<'_, Scheduler> {
         let message = Frame { transfer, offset: offset as u64, bytes: &[] };
         let sent = connection.send_borrowed(&message, bytes);
         if sent.is_err() {

@@ -16,7 +16,7 @@ use crate::usage::sessions::Admission;
 
 /// The settings that all workers of a daemon share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct WorkerSettings<'a> {
     /// The executable.
     pub(crate) worker: &'a Path,
     /// The device library.
@@ -53,7 +53,11 @@ const NO_COMPILER_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 ///
 /// The calling thread must live as long as the worker. The worker asks the kernel to be killed when its parent ends,
 /// and the kernel takes the thread for the parent.
-pub(crate) fn start(place: &Place<'_>, admission: &Admission, worker_end: OwnedFd) -> Result<Worker, DaemonError> {
+pub(crate) fn start(
+    place: &WorkerSettings<'_>,
+    admission: &Admission,
+    worker_end: OwnedFd,
+) -> Result<Worker, DaemonError> {
     let task = Task {
         session: admission.session,
         library: place.library.to_owned(),

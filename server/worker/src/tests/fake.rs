@@ -13,7 +13,7 @@ use floe_abi::{
 };
 use floe_device::{
     ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchRequest, Limits,
-    LinkInput, LoadFailure, LoadOption, Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place,
+    LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeEdge, NodeWork, PageSize, Pattern, Pinned,
     PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 
@@ -510,7 +510,7 @@ impl Device for Fake {
         Ok(memory)
     }
 
-    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
+    fn copy(&self, to: MemoryEnd<'_, Self>, from: MemoryEnd<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
         self.copy_rows(RowsEnd::Memory(to, 0), RowsEnd::Memory(from, 0), [bytes, 1], stream)
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Queue {
     /// Bytes of waiting batches at which a session with a held stream ends. The command that releases the stream comes
     /// behind everything posted meanwhile, so the worker reads until then.
     limit_while_held: usize,
-    line: Mutex<Line>,
+    line: Mutex<Backlog>,
     /// Wakes the issuer.
     filled: Condvar,
     /// Wakes the reader.
@@ -40,7 +40,7 @@ pub(crate) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct Backlog {
     batches: VecDeque<Batch>,
     spare: Vec<Batch>,
     /// Bytes that wait or are being issued.
@@ -67,7 +67,7 @@ pub(crate) struct Issuing {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
-impl Line {
+impl Backlog {
     fn is_held(&self) -> bool {
         self.host_functions > 0 || self.waits > 0
     }
@@ -104,7 +104,7 @@ impl Queue {
         self.expected.set(is);
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, Backlog> {
         floe_lock::lock(&self.line)
     }
 

@@ -13,17 +13,17 @@ use floe_wire::{
 };
 
 use crate::client::Client;
-use crate::objects::parts::{Part, Parts, Place};
+use crate::objects::parts::{NodeLocation, Part, Parts};
 use crate::vgpu::Vgpu;
 use crate::vgpu::attributes::Attributes;
 
 /// The dependencies of a node within its part; what other parts do is over before this one starts.
 fn edges(plan: &Plan, parts: &Parts, index: usize) -> Vec<GraphEdge> {
-    let Some(Place::Node { graph: own, .. }) = parts.places.get(index) else {
+    let Some(NodeLocation::Node { graph: own, .. }) = parts.places.get(index) else {
         return Vec::new();
     };
     let edge = |edge: &floe_surface::graph::PlanEdge| match parts.places[edge.from] {
-        Place::Node { graph, node } if graph == *own => {
+        NodeLocation::Node { graph, node } if graph == *own => {
             Some(GraphEdge { from: node, port: edge.data.from_port, kind: edge.data.kind })
         }
         _ => None,

@@ -11,7 +11,7 @@ use floe_touch::{Access, PAGE, Span, Watch};
 
 use super::residency::ResidencyMap;
 use super::touch::VgpuFaultHandler;
-use super::{Attachment, Held, Place, State};
+use super::{Attachment, Held, State, WatchedSpan};
 use crate::log::log;
 use crate::memory::blocks::Allocation;
 use crate::memory::staging::copiers::Copiers;
@@ -31,13 +31,13 @@ impl Attachment {
 }
 
 impl Held {
-    fn new(residency: ResidencyMap, place: Arc<Place>, parts: Vec<Range<u64>>, attached: Attachment) -> Self {
+    fn new(residency: ResidencyMap, place: Arc<WatchedSpan>, parts: Vec<Range<u64>>, attached: Attachment) -> Self {
         let (shadows, at_first) = (Vec::new(), attached);
         Self { residency, place, shadows, idle: 0, parts, attached, of_others: false, at_first }
     }
 }
 
-impl Place {
+impl WatchedSpan {
     fn take(vgpu: &Arc<Vgpu>, pages: &Range<u64>) -> Option<Arc<Self>> {
         let span = Span::take(pages.start, pages.end - pages.start);
         let span = span.inspect_err(|error| {
@@ -85,10 +85,10 @@ impl Vgpu {
         Ok(DevicePtr(at))
     }
 
-    fn managed_place(self: &Arc<Self>) -> CudaResult<Arc<Place>> {
+    fn managed_place(self: &Arc<Self>) -> CudaResult<Arc<WatchedSpan>> {
         let mut state = lock(&self.managed.state);
         if state.window.is_none() {
-            state.window = Place::take(self, &self.managed.window);
+            state.window = WatchedSpan::take(self, &self.managed.window);
             state.closed = Some(Vec::new());
         }
         state.window.clone().ok_or(CudaError::NOT_SUPPORTED)
@@ -171,7 +171,7 @@ impl Vgpu {
         // Variables that share pages with it are wholly the device's again, so that the page has one owner.
         self.close_all(&mut state, &shared, |_| pages.clone())?;
         for hole in holes(&state, &pages) {
-            let place = Place::take(self, &hole).filter(|place| place.span.begin(&hole));
+            let place = WatchedSpan::take(self, &hole).filter(|place| place.span.begin(&hole));
             let place = place.ok_or(CudaError::NOT_SUPPORTED)?;
             let (residency, attached) = (ResidencyMap::on_device(hole.clone()), Attachment::Global);
             state.held.insert(hole.start, Held::new(residency, place, vec![bytes.clone()], attached));

@@ -28,14 +28,14 @@ pub(crate) struct Copiers {
     /// Threads of one copy, the calling one among them.
     threads: usize,
     spin: Spin,
-    line: Mutex<Line>,
+    line: Mutex<HelpQueue>,
     called: Condvar,
     /// Grows with each call for help, so that helpers can look without the lock.
     calls: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Line {
+struct HelpQueue {
     work: VecDeque<Arc<dyn Work>>,
     /// Threads there are.
     started: Option<usize>,

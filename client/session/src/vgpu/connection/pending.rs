@@ -90,12 +90,12 @@ impl Target {
 
 /// The target of the bytes of one piece.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DeliveryRange {
     target: Target,
     offset: u64,
 }
 
-impl Place {
+impl DeliveryRange {
     /// Has `read` fill the place, `bytes` in all, in one or several parts.
     pub(super) fn fill<E>(&self, bytes: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         self.fill_at(0, bytes, read)
@@ -249,14 +249,14 @@ impl Pending {
     }
 
     /// A large piece of data comes: where it goes, until [`Pending::end_piece`]. `None` where nobody asked for it.
-    pub(super) fn begin_piece(&self, sequence: u64, offset: u64, bytes: usize) -> Option<Place> {
+    pub(super) fn begin_piece(&self, sequence: u64, offset: u64, bytes: usize) -> Option<DeliveryRange> {
         let mut state = lock(&self.state);
         let Some(Expected::Delivery(delivery)) = state.expected.get_mut(&sequence) else { return None };
         if !delivery.target.holds(offset, bytes) {
             return None;
         }
         delivery.left = delivery.left.checked_sub(bytes as u64)?;
-        let place = Place { target: delivery.target, offset };
+        let place = DeliveryRange { target: delivery.target, offset };
         state.writing += 1;
         Some(place)
     }

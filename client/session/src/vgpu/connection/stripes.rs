@@ -14,7 +14,7 @@ use floe_wire::{DeliveryFollows, Message};
 use super::dial::Joining;
 use super::error::ConnectError;
 use super::handshake::CONNECT;
-use super::pending::{Pending, Place};
+use super::pending::{DeliveryRange, Pending};
 use super::{Connection, Shared};
 use crate::log::log;
 use crate::vgpu::statistics::Statistics;
@@ -42,7 +42,7 @@ pub(super) struct Bulk {
 /// A delivery on its way into the program's memory.
 #[derive(Debug)]
 struct Piece {
-    place: Place,
+    place: DeliveryRange,
     pending: Arc<Pending>,
     heard: Arc<AtomicU64>,
 }

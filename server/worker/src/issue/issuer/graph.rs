@@ -14,7 +14,7 @@ use floe_wire::{
 };
 
 use super::launch::plain_attributes;
-use super::stream_memory::{Batch, Place};
+use super::stream_memory::{Batch, WordWork};
 use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::graph::GraphObject;
@@ -103,7 +103,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
         let object = self.graphs.get(message.graph.0)?;
         let exec = object.exec()?;
         if !object.words.is_empty() {
-            let place = Place { sequence, id: message.stream, stream };
+            let place = WordWork { sequence, id: message.stream, stream };
             return self.issue_words(place, object.words(), |device| device.graph_launch(exec, stream));
         }
         self.device().graph_launch(exec, stream)?;

@@ -21,7 +21,7 @@ pub(super) struct Batch {
 
 /// The place of work with operations on words: the command, the client's stream and the driver's.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WordWork {
     pub(super) sequence: u64,
     pub(super) id: StreamId,
     pub(super) stream: floe_abi::Stream,
@@ -32,7 +32,7 @@ impl<D: Device> StreamMemoryRequests for Issuer<D> {
         let sequence = self.sequence;
         let batch = Batch::read(&message.operations)?;
         let stream = self.use_stream(message.stream)?;
-        let place = Place { sequence, id: message.stream, stream };
+        let place = WordWork { sequence, id: message.stream, stream };
         self.issue_words(place, batch.words.iter(), |device| device.memory_operations(stream, &batch.operations))
     }
 }
@@ -41,7 +41,7 @@ impl<D: Device> Issuer<D> {
     /// Issues this work on words of memory. The completer reports its end where the client must know of it.
     pub(super) fn issue_words<'a>(
         &self,
-        place: Place,
+        place: WordWork,
         words: impl Iterator<Item = &'a WordOperation> + Clone,
         issue: impl FnOnce(&D) -> Result<(), CudaError>,
     ) -> Result<Answer, Fault> {
@@ -58,11 +58,11 @@ impl<D: Device> Issuer<D> {
         told.map(|()| Answer::Nothing)
     }
 
-    fn tell_when_done(&self, place: Place, waits: bool, mirrored: bool) -> Result<(), Fault> {
+    fn tell_when_done(&self, place: WordWork, waits: bool, mirrored: bool) -> Result<(), Fault> {
         if !waits && !mirrored {
             return Ok(());
         }
-        let Place { sequence, id, stream } = place;
+        let WordWork { sequence, id, stream } = place;
         let completion = self.pool.record(stream)?;
         let action = Action::WordsDone { stream: id, reached: sequence, waits };
         self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });

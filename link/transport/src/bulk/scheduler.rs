@@ -9,7 +9,7 @@ use crate::pipes::borrowed::SendMode;
 
 /// Queued chunks, and the connections and threads that serve them.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Scheduler {
     pub(super) queue: Queue,
     /// Chunks that are copied or being copied; they precede all chunks of the queue.
     pub(super) staging: Staging,
@@ -46,7 +46,7 @@ pub(super) enum Step {
     Write(Chunk, Sender),
 }
 
-impl Line {
+impl Scheduler {
     /// The next step. `None`: there is none, or another thread has to finish its own first.
     pub(super) fn next(&mut self, first: First) -> Option<Step> {
         match first {
