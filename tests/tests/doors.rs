@@ -307,7 +307,9 @@ fn a_tenant_that_takes_sessions_in_a_loop_leaves_others_room() {
     let held: Vec<(Tenant, Told)> = (0..20).map(|_| Tenant::attach(HOSTILE, &daemon)).collect();
     let sessions = held.iter().filter(|(_, told)| matches!(told, Told::Session(..))).count();
     assert_eq!(sessions, 2, "a quarter of eight");
-    assert!(held.iter().any(|(_, told)| matches!(told, Told::No(words) if words.contains("as it may: 2"))));
+    assert!(
+        held.iter().any(|(_, told)| matches!(told, Told::No(words) if words.contains("its limit of sessions here: 2")))
+    );
     let (_other, told) = Tenant::attach(OTHER, &daemon);
     assert!(matches!(told, Told::Session(..)), "{told:?}");
     drop(held);

@@ -156,7 +156,7 @@ mod tests {
         let (_folder, outcome) = written(&"s".repeat(31), 0o600);
         let error = outcome.expect_err("31 characters");
         assert!(matches!(error, DaemonError::TokenShort { characters: 31, .. }));
-        assert!(error.to_string().contains("a new one is made"), "{error}");
+        assert!(error.to_string().contains("the next start makes a new one"), "{error}");
         assert!(written(&"s".repeat(32), 0o600).1.is_ok());
         assert!(matches!(written(" \n", 0o600).1, Err(DaemonError::TokenEmpty(_))));
     }
