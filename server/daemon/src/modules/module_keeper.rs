@@ -188,9 +188,14 @@ mod tests {
         let (_folder, worker) = started(1000);
         // None is read: the way is full after some, and ends.
         while worker.ask(CacheRequest::Find([0; 32], 7)).is_ok() {}
-        let mut answers = 0;
-        while let Ok(Some(_)) = worker.answered() {
-            answers += 1;
+        let (mut answers, mut resets) = (0, 0);
+        loop {
+            match worker.answered() {
+                Ok(Some(_)) => answers += 1,
+                // The keeper left requests unread: the system reports it once, ahead of the answers.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset && resets == 0 => resets = 1,
+                _ => break,
+            }
         }
         assert!(answers > 0);
     }
