@@ -8,7 +8,7 @@ mod variants;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -160,25 +160,11 @@ impl Programs<'_> {
         eprintln!("floe-bench: {}, {}", variant.title, way.name());
         let name: String = variant.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         checks::run(&self.logs.join(format!("{name}.{}.log", way.name())), || {
-            let mut command = self.started(words, way);
+            let mut command = self.server.started(self.installation, words, way, self.cpu_device);
             command.envs(variant.environment.iter().map(|(name, value)| (name, value)));
             command.env("PYTHONDONTWRITEBYTECODE", "1");
             command
         })
-    }
-
-    fn started(&self, words: &[PathBuf], way: Way) -> Command {
-        if way != Way::Native {
-            let mut command = self.server.put_before(self.installation, way);
-            command.args(words);
-            return command;
-        }
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        if self.cpu_device {
-            command.env("LD_LIBRARY_PATH", self.installation.cpu_device());
-        }
-        command
     }
 }
 

@@ -103,11 +103,25 @@ impl Server {
         command.env("FLOE_TOKEN_FILE", &self.token_file).env("FLOE_TLS_AUTHORITIES", &self.certificate);
     }
 
-    /// A program under `floe run` by this way.
-    pub(crate) fn put_before(&self, installation: &Installation, way: Way) -> Command {
-        let mut command = Command::new(installation.floe());
-        command.args(["run", "--on", &self.device(way), "--"]);
-        self.give_token(&mut command);
+    /// A program natively, on the CPU device if `cpu_device`, or through floe by this way.
+    pub(crate) fn started(
+        &self,
+        installation: &Installation,
+        words: &[PathBuf],
+        way: Way,
+        cpu_device: bool,
+    ) -> Command {
+        if way != Way::Native {
+            let mut command = Command::new(installation.floe());
+            command.args(["run", "--on", &self.device(way), "--"]).args(words);
+            self.give_token(&mut command);
+            return command;
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        if cpu_device {
+            command.env("LD_LIBRARY_PATH", installation.cpu_device());
+        }
         command
     }
 

@@ -106,28 +106,13 @@ impl Bench<'_> {
             Runner::Python => vec![self.python.into(), file],
         };
         let budget = if self.quick { workload.budget.1 } else { workload.budget.0 };
-        let mut command = self.started(&words, way);
+        let mut command = self.server.started(self.installation, &words, way, self.cpu_device);
         command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("FLOE_STATS", format!("json:{}", counts.display()));
         if self.rotate {
             command.env("FLOE_BENCH_ROTATE", "1");
         }
         Ok(command)
-    }
-
-    /// A program natively or through floe.
-    pub(crate) fn started(&self, words: &[PathBuf], way: Way) -> Command {
-        if way != Way::Native {
-            let mut command = self.server.put_before(self.installation, way);
-            command.args(words);
-            return command;
-        }
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        if self.cpu_device {
-            command.env("LD_LIBRARY_PATH", self.installation.cpu_device());
-        }
-        command
     }
 
     fn note(&self, line: Line, heard: &Heard, way: Way, findings: &mut Findings) {
