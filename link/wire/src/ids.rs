@@ -56,6 +56,10 @@ number_of! {
     TextureId;
     /// A surface.
     SurfaceId;
+    /// A ticket that lets another session import.
+    TicketId;
+    /// A page of words that sessions share.
+    SignalsId;
 }
 
 // Not an id but an address, which the C boundary has as well.

@@ -24,7 +24,10 @@ pub use floe_address::DevicePtr;
 pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes};
 pub use generated::*;
 pub use handler::{Handler, Recipient};
-pub use ids::{ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId};
+pub use ids::{
+    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, SignalsId, StreamId, SurfaceId, TextureId,
+    TicketId,
+};
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};
 pub use reader::{Field, Reader};

@@ -4,7 +4,10 @@
 
 use floe_address::DevicePtr;
 
-use crate::ids::{ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId};
+use crate::ids::{
+    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, SignalsId, StreamId, SurfaceId, TextureId,
+    TicketId,
+};
 
 /// Arbitrary bytes to draw from.
 pub(crate) struct Source<'a>(pub(crate) &'a [u8]);
@@ -64,6 +67,8 @@ samples! {
     ArrayId: |source| Self(source.number());
     TextureId: |source| Self(source.number());
     SurfaceId: |source| Self(source.number());
+    TicketId: |source| Self(source.number());
+    SignalsId: |source| Self(source.number());
     EventId: |source| Self(source.number());
     GraphId: |source| Self(source.number());
     LibraryId: |source| Self(source.number());

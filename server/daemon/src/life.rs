@@ -20,7 +20,7 @@ use crate::account::{self, Account};
 use crate::entrance::gate::Gate;
 use crate::entrance::limits::SessionLimits;
 use crate::entrance::listen::{Doors, accept_all};
-use crate::entrance::token::Token;
+use crate::entrance::token::{Token, random};
 use crate::error::DaemonError;
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
@@ -63,6 +63,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let sessions = sessions(&probe, &offered);
     let server = Arc::new(Server {
         telemetry,
+        identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
         // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
         probe,

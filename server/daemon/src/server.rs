@@ -86,6 +86,8 @@ pub(crate) struct Server {
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
     pub(crate) telemetry: Telemetry,
+    /// Random bytes that tell this daemon from every other.
+    pub(crate) identity: [u8; 16],
 }
 
 impl Server {
@@ -482,6 +484,7 @@ impl Host for Server {
             bulk_connections: admission.bulk_connections,
             grace_ms: admission.grace_ms,
             device: device.unwrap_or_default(),
+            server: &self.identity,
             ..AttachReply::default()
         };
         admission.transport.say_taken(&mut reply);

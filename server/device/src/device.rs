@@ -2,7 +2,7 @@
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `gpu`, the worker's tests have one in memory.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use floe_abi::{
     Array, ArrayShape, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle, Stream,
@@ -71,6 +71,13 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr>;
     /// Creates physical memory.
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle>;
+    /// A descriptor by which another process on this machine imports physical memory.
+    fn export_memory(&self, memory: MemHandle) -> CudaResult<OwnedFd>;
+    /// Physical memory that another process has exported.
+    fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle>;
+    /// What this GPU can do with memory of the GPU with this index: the values of `CUdevice_P2PAttribute` 1 to 4. Of
+    /// itself: 0, 1, 1, 1.
+    fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]>;
     /// Maps physical memory into reserved addresses, without access.
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()>;
     /// Gives or takes the device's access.

@@ -11,7 +11,7 @@ mod probe;
 mod reach;
 mod rows;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use floe_abi::{
@@ -140,6 +140,18 @@ impl Device for Gpu {
 
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
         self.driver.mem_create(size(bytes)?, &self.properties(), 0)
+    }
+
+    fn export_memory(&self, _memory: MemHandle) -> CudaResult<OwnedFd> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn import_memory(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn peer_attributes(&self, _gpu: i32) -> CudaResult<[i32; 4]> {
+        Err(CudaError::NOT_SUPPORTED)
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {

@@ -582,6 +582,7 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
         bulk_connections: options.bulk,
         grace_ms: options.grace.map_or(0, |grace| grace.as_millis() as u64),
         rings: false,
+        server: &bulk::KEY,
         device: DeviceSnapshot {
             name: "Scripted",
             uuid: &UUIDS[ordinal as usize],

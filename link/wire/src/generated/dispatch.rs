@@ -134,6 +134,28 @@ pub enum Request<'a> {
     UnmirrorMemory(UnmirrorMemory),
     /// See [`WriteMirror`].
     WriteMirror(WriteMirror<'a>),
+    /// See [`Export`].
+    Export(Export<'a>),
+    /// See [`Withdraw`].
+    Withdraw(Withdraw),
+    /// See [`ImportBlock`].
+    ImportBlock(ImportBlock<'a>),
+    /// See [`CreateSignals`].
+    CreateSignals(CreateSignals),
+    /// See [`ImportSignals`].
+    ImportSignals(ImportSignals<'a>),
+    /// See [`DropSignals`].
+    DropSignals(DropSignals),
+    /// See [`RaiseSignal`].
+    RaiseSignal(RaiseSignal),
+    /// See [`AwaitSignal`].
+    AwaitSignal(AwaitSignal),
+    /// See [`RecordSignal`].
+    RecordSignal(RecordSignal),
+    /// See [`ReadSignals`].
+    ReadSignals(ReadSignals),
+    /// See [`AskPeer`].
+    AskPeer(AskPeer),
     /// See [`Hello`].
     Hello(Hello<'a>),
     /// See [`Authenticate`].
@@ -260,6 +282,17 @@ impl<'a> Request<'a> {
             MirrorMemory::KIND => MirrorMemory::decode(payload).map(Self::MirrorMemory),
             UnmirrorMemory::KIND => UnmirrorMemory::decode(payload).map(Self::UnmirrorMemory),
             WriteMirror::KIND => WriteMirror::decode(payload).map(Self::WriteMirror),
+            Export::KIND => Export::decode(payload).map(Self::Export),
+            Withdraw::KIND => Withdraw::decode(payload).map(Self::Withdraw),
+            ImportBlock::KIND => ImportBlock::decode(payload).map(Self::ImportBlock),
+            CreateSignals::KIND => CreateSignals::decode(payload).map(Self::CreateSignals),
+            ImportSignals::KIND => ImportSignals::decode(payload).map(Self::ImportSignals),
+            DropSignals::KIND => DropSignals::decode(payload).map(Self::DropSignals),
+            RaiseSignal::KIND => RaiseSignal::decode(payload).map(Self::RaiseSignal),
+            AwaitSignal::KIND => AwaitSignal::decode(payload).map(Self::AwaitSignal),
+            RecordSignal::KIND => RecordSignal::decode(payload).map(Self::RecordSignal),
+            ReadSignals::KIND => ReadSignals::decode(payload).map(Self::ReadSignals),
+            AskPeer::KIND => AskPeer::decode(payload).map(Self::AskPeer),
             Hello::KIND => Hello::decode(payload).map(Self::Hello),
             Authenticate::KIND => Authenticate::decode(payload).map(Self::Authenticate),
             ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
@@ -358,6 +391,17 @@ impl<'a> Request<'a> {
             Self::MirrorMemory(_) => MirrorMemory::NAME,
             Self::UnmirrorMemory(_) => UnmirrorMemory::NAME,
             Self::WriteMirror(_) => WriteMirror::NAME,
+            Self::Export(_) => Export::NAME,
+            Self::Withdraw(_) => Withdraw::NAME,
+            Self::ImportBlock(_) => ImportBlock::NAME,
+            Self::CreateSignals(_) => CreateSignals::NAME,
+            Self::ImportSignals(_) => ImportSignals::NAME,
+            Self::DropSignals(_) => DropSignals::NAME,
+            Self::RaiseSignal(_) => RaiseSignal::NAME,
+            Self::AwaitSignal(_) => AwaitSignal::NAME,
+            Self::RecordSignal(_) => RecordSignal::NAME,
+            Self::ReadSignals(_) => ReadSignals::NAME,
+            Self::AskPeer(_) => AskPeer::NAME,
             Self::Hello(_) => Hello::NAME,
             Self::Authenticate(_) => Authenticate::NAME,
             Self::ListGpus(_) => ListGpus::NAME,
@@ -455,6 +499,17 @@ impl<'a> Request<'a> {
             Self::MirrorMemory(_) => MirrorMemory::CLASS,
             Self::UnmirrorMemory(_) => UnmirrorMemory::CLASS,
             Self::WriteMirror(_) => WriteMirror::CLASS,
+            Self::Export(_) => Export::CLASS,
+            Self::Withdraw(_) => Withdraw::CLASS,
+            Self::ImportBlock(_) => ImportBlock::CLASS,
+            Self::CreateSignals(_) => CreateSignals::CLASS,
+            Self::ImportSignals(_) => ImportSignals::CLASS,
+            Self::DropSignals(_) => DropSignals::CLASS,
+            Self::RaiseSignal(_) => RaiseSignal::CLASS,
+            Self::AwaitSignal(_) => AwaitSignal::CLASS,
+            Self::RecordSignal(_) => RecordSignal::CLASS,
+            Self::ReadSignals(_) => ReadSignals::CLASS,
+            Self::AskPeer(_) => AskPeer::CLASS,
             Self::Hello(_) => Hello::CLASS,
             Self::Authenticate(_) => Authenticate::CLASS,
             Self::ListGpus(_) => ListGpus::CLASS,
@@ -552,6 +607,17 @@ impl<'a> Request<'a> {
             Self::MirrorMemory(_) => MirrorMemory::KIND,
             Self::UnmirrorMemory(_) => UnmirrorMemory::KIND,
             Self::WriteMirror(_) => WriteMirror::KIND,
+            Self::Export(_) => Export::KIND,
+            Self::Withdraw(_) => Withdraw::KIND,
+            Self::ImportBlock(_) => ImportBlock::KIND,
+            Self::CreateSignals(_) => CreateSignals::KIND,
+            Self::ImportSignals(_) => ImportSignals::KIND,
+            Self::DropSignals(_) => DropSignals::KIND,
+            Self::RaiseSignal(_) => RaiseSignal::KIND,
+            Self::AwaitSignal(_) => AwaitSignal::KIND,
+            Self::RecordSignal(_) => RecordSignal::KIND,
+            Self::ReadSignals(_) => ReadSignals::KIND,
+            Self::AskPeer(_) => AskPeer::KIND,
             Self::Hello(_) => Hello::KIND,
             Self::Authenticate(_) => Authenticate::KIND,
             Self::ListGpus(_) => ListGpus::KIND,
@@ -648,6 +714,17 @@ impl<'a> Request<'a> {
             Self::MirrorMemory(message) => message.encode(out),
             Self::UnmirrorMemory(message) => message.encode(out),
             Self::WriteMirror(message) => message.encode(out),
+            Self::Export(message) => message.encode(out),
+            Self::Withdraw(message) => message.encode(out),
+            Self::ImportBlock(message) => message.encode(out),
+            Self::CreateSignals(message) => message.encode(out),
+            Self::ImportSignals(message) => message.encode(out),
+            Self::DropSignals(message) => message.encode(out),
+            Self::RaiseSignal(message) => message.encode(out),
+            Self::AwaitSignal(message) => message.encode(out),
+            Self::RecordSignal(message) => message.encode(out),
+            Self::ReadSignals(message) => message.encode(out),
+            Self::AskPeer(message) => message.encode(out),
             Self::Hello(message) => message.encode(out),
             Self::Authenticate(message) => message.encode(out),
             Self::ListGpus(message) => message.encode(out),
@@ -696,6 +773,7 @@ impl Request<'_> {
             + LinkRequests
             + MemoryRequests
             + MirrorRequests
+            + PeerRequests
             + SharingRequests
             + StreamRequests
             + StreamMemoryRequests
@@ -766,6 +844,17 @@ impl Request<'_> {
             Self::MirrorMemory(message) => handler.mirror_memory(message),
             Self::UnmirrorMemory(message) => handler.unmirror_memory(message),
             Self::WriteMirror(message) => handler.write_mirror(&message),
+            Self::Export(message) => handler.export(message),
+            Self::Withdraw(message) => handler.withdraw(message),
+            Self::ImportBlock(message) => handler.import_block(message),
+            Self::CreateSignals(message) => handler.create_signals(message),
+            Self::ImportSignals(message) => handler.import_signals(message),
+            Self::DropSignals(message) => handler.drop_signals(message),
+            Self::RaiseSignal(message) => handler.raise_signal(message),
+            Self::AwaitSignal(message) => handler.await_signal(message),
+            Self::RecordSignal(message) => handler.record_signal(message),
+            Self::ReadSignals(message) => handler.read_signals(message),
+            Self::AskPeer(message) => handler.ask_peer(message),
             Self::Hello(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::Authenticate(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::ListGpus(_) => Err(H::misplaced(Recipient::Daemon)),

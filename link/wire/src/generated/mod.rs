@@ -13,6 +13,7 @@ mod library;
 mod link;
 mod memory;
 mod mirror;
+mod peer;
 #[cfg(test)]
 mod sample;
 mod session;
@@ -34,6 +35,7 @@ pub use library::*;
 pub use link::*;
 pub use memory::*;
 pub use mirror::*;
+pub use peer::*;
 #[cfg(test)]
 pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
 pub use session::*;

@@ -598,6 +598,102 @@ impl<'a> Sample<'a> for MirrorRun<'a> {
     }
 }
 
+impl<'a> Sample<'a> for Export<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            ticket: Sample::sample(source),
+            key: Sample::sample(source),
+            scope: Sample::sample(source),
+            object: Sample::sample(source),
+            uses: Sample::sample(source),
+            seconds: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Withdraw {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { ticket: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ImportBlock<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            session: Sample::sample(source),
+            ticket: Sample::sample(source),
+            key: Sample::sample(source),
+            object: Sample::sample(source),
+            block: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CreateSignals {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { signals: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ImportSignals<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            session: Sample::sample(source),
+            ticket: Sample::sample(source),
+            key: Sample::sample(source),
+            object: Sample::sample(source),
+            signals: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DropSignals {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { signals: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for RaiseSignal {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            signals: Sample::sample(source),
+            word: Sample::sample(source),
+            value: Sample::sample(source),
+            event: Sample::sample(source),
+            stream: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for AwaitSignal {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            signals: Sample::sample(source),
+            word: Sample::sample(source),
+            value: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for RecordSignal {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { signals: Sample::sample(source), recorded: Sample::sample(source), stream: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ReadSignals {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { signals: Sample::sample(source), first: Sample::sample(source), count: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AskPeer {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { gpu: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Hello<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1019,7 +1115,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 90;
+pub(crate) const REQUEST_SAMPLES: usize = 101;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1086,32 +1182,43 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         60 => Request::MirrorMemory(Sample::sample(source)),
         61 => Request::UnmirrorMemory(Sample::sample(source)),
         62 => Request::WriteMirror(Sample::sample(source)),
-        63 => Request::Hello(Sample::sample(source)),
-        64 => Request::Authenticate(Sample::sample(source)),
-        65 => Request::ListGpus(Sample::sample(source)),
-        66 => Request::ListSessions(Sample::sample(source)),
-        67 => Request::Attach(Sample::sample(source)),
-        68 => Request::Join(Sample::sample(source)),
-        69 => Request::UseRings(Sample::sample(source)),
-        70 => Request::Continue(Sample::sample(source)),
-        71 => Request::Acknowledge(Sample::sample(source)),
-        72 => Request::Goodbye(Sample::sample(source)),
-        73 => Request::Salt(Sample::sample(source)),
-        74 => Request::Heartbeat(Sample::sample(source)),
-        75 => Request::ShareMemory(Sample::sample(source)),
-        76 => Request::MapShared(Sample::sample(source)),
-        77 => Request::UnmapShared(Sample::sample(source)),
-        78 => Request::CreateStream(Sample::sample(source)),
-        79 => Request::DestroyStream(Sample::sample(source)),
-        80 => Request::WaitEvent(Sample::sample(source)),
-        81 => Request::SynchronizeStream(Sample::sample(source)),
-        82 => Request::QueryStream(Sample::sample(source)),
-        83 => Request::MemoryOperations(Sample::sample(source)),
-        84 => Request::ReadTelemetry(Sample::sample(source)),
-        85 => Request::EncodeTensorMap(Sample::sample(source)),
-        86 => Request::CreateTexture(Sample::sample(source)),
-        87 => Request::DestroyTexture(Sample::sample(source)),
-        88 => Request::CreateSurface(Sample::sample(source)),
+        63 => Request::Export(Sample::sample(source)),
+        64 => Request::Withdraw(Sample::sample(source)),
+        65 => Request::ImportBlock(Sample::sample(source)),
+        66 => Request::CreateSignals(Sample::sample(source)),
+        67 => Request::ImportSignals(Sample::sample(source)),
+        68 => Request::DropSignals(Sample::sample(source)),
+        69 => Request::RaiseSignal(Sample::sample(source)),
+        70 => Request::AwaitSignal(Sample::sample(source)),
+        71 => Request::RecordSignal(Sample::sample(source)),
+        72 => Request::ReadSignals(Sample::sample(source)),
+        73 => Request::AskPeer(Sample::sample(source)),
+        74 => Request::Hello(Sample::sample(source)),
+        75 => Request::Authenticate(Sample::sample(source)),
+        76 => Request::ListGpus(Sample::sample(source)),
+        77 => Request::ListSessions(Sample::sample(source)),
+        78 => Request::Attach(Sample::sample(source)),
+        79 => Request::Join(Sample::sample(source)),
+        80 => Request::UseRings(Sample::sample(source)),
+        81 => Request::Continue(Sample::sample(source)),
+        82 => Request::Acknowledge(Sample::sample(source)),
+        83 => Request::Goodbye(Sample::sample(source)),
+        84 => Request::Salt(Sample::sample(source)),
+        85 => Request::Heartbeat(Sample::sample(source)),
+        86 => Request::ShareMemory(Sample::sample(source)),
+        87 => Request::MapShared(Sample::sample(source)),
+        88 => Request::UnmapShared(Sample::sample(source)),
+        89 => Request::CreateStream(Sample::sample(source)),
+        90 => Request::DestroyStream(Sample::sample(source)),
+        91 => Request::WaitEvent(Sample::sample(source)),
+        92 => Request::SynchronizeStream(Sample::sample(source)),
+        93 => Request::QueryStream(Sample::sample(source)),
+        94 => Request::MemoryOperations(Sample::sample(source)),
+        95 => Request::ReadTelemetry(Sample::sample(source)),
+        96 => Request::EncodeTensorMap(Sample::sample(source)),
+        97 => Request::CreateTexture(Sample::sample(source)),
+        98 => Request::DestroyTexture(Sample::sample(source)),
+        99 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

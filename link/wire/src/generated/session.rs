@@ -7,7 +7,7 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
+    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two. Over a Unix socket a descriptor of the client's process (a pidfd) goes with it. Without that descriptor, or with another process's, the user of the socket admits nobody.
@@ -262,7 +262,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -349,6 +349,7 @@ pub struct AttachReply<'a> {
     pub grace_ms: u64,
     pub rings: bool,
     pub device: DeviceSnapshot<'a>,
+    pub server: &'a [u8],
 }
 
 impl<'a> Field<'a> for AttachReply<'a> {
@@ -360,7 +361,8 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <u32 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <bool as Field<'a>>::LEAST
-        + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
+        + <DeviceSnapshot<'a> as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<36>(out);
@@ -375,6 +377,9 @@ impl<'a> Field<'a> for AttachReply<'a> {
         room[4..12].copy_from_slice(&self.grace_ms.to_le_bytes());
         room[12..13].copy_from_slice(&[u8::from(self.rings)]);
         self.device.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
+        out.extend_from_slice(self.server);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -388,6 +393,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
             grace_ms: reader.field("grace_ms")?,
             rings: reader.field("rings")?,
             device: reader.field("device")?,
+            server: reader.field("server")?,
         })
     }
 }

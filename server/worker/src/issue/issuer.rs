@@ -13,6 +13,7 @@ mod library;
 mod link;
 mod memory;
 mod mirror;
+mod peer;
 mod sharing;
 mod stream;
 mod stream_memory;

@@ -426,6 +426,18 @@ impl Device for Fake {
         Ok(MemHandle(handle))
     }
 
+    fn export_memory(&self, _memory: MemHandle) -> CudaResult<std::os::fd::OwnedFd> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn import_memory(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn peer_attributes(&self, _gpu: i32) -> CudaResult<[i32; 4]> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
         self.state().mapped.insert(at.0, (bytes, offset, memory.0));
         Ok(())

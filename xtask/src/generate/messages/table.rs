@@ -95,7 +95,7 @@ pub(super) struct Noun {
     pub(super) structs: Vec<Struct>,
 }
 
-const IDS: [&str; 11] = [
+const IDS: [&str; 13] = [
     "StreamId",
     "EventId",
     "LibraryId",
@@ -106,6 +106,8 @@ const IDS: [&str; 11] = [
     "ArrayId",
     "TextureId",
     "SurfaceId",
+    "TicketId",
+    "SignalsId",
     "DevicePtr",
 ];
 const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];
