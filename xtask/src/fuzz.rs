@@ -33,11 +33,22 @@ pub(crate) struct Fuzzing {
 
 /// Fuzzes every target for the time it has in `cargo xtask test`.
 pub(crate) fn in_ci() -> Result<()> {
+    demand_lock_file()?;
     let tool = installed()?;
     for target in targets()? {
         let given = SECONDS_IN_CI.iter().find(|(name, _)| *name == target);
         fuzz_target(&tool, &target, given.map_or(OTHERS_IN_CI, |(_, seconds)| *seconds), false)?;
     }
+    Ok(())
+}
+
+/// Demands that the targets' own lock file holds all that they need: cargo-fuzz would write what it lacks, and say
+/// nothing.
+fn demand_lock_file() -> Result<()> {
+    let arguments = ["metadata", "--locked", "--format-version", "1", "--manifest-path", "fuzz/Cargo.toml"];
+    let output = cargo(&arguments).output().context("cannot start cargo")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "fuzz/Cargo.lock lacks what the fuzz targets need\n{}", said.trim_end());
     Ok(())
 }
 
