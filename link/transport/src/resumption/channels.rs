@@ -21,6 +21,9 @@ use crate::link::Link;
 pub const MAIN_CHANNEL: u32 = 0;
 /// The channel of the connection that carries acknowledgements.
 pub const ACKNOWLEDGEMENT_CHANNEL: u32 = u32::MAX;
+/// The longest time for what is said there. It carries so little that its buffers are never full, unless the peer asks and
+/// does not read.
+const SAYING: Duration = Duration::from_secs(2);
 
 /// What a connection for acknowledgements came to.
 #[derive(Debug)]
@@ -140,10 +143,13 @@ impl Channels {
         self.shared.channel(channel).attach(epoch, link.into_pipe(), mark, is_valid)
     }
 
-    /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Channels::listen`].
+    /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Channels::listen`]. A peer that does not
+    /// read it breaks it: nobody waits there for long, least of all who ends the session.
     #[must_use]
     pub fn hear(&self, epoch: u64, link: Link) -> Receiver {
         link.watch_peer();
+        // A socket that takes no limit is no connection any more, which shows in what is said there.
+        let _ = link.limit_writes(Some(SAYING));
         let socket = link.own_socket();
         let (sender, receiver) = link.halves();
         let late = self.shared.state().session.hear(epoch, Acknowledgements { sender, socket });

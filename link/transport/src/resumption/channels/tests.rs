@@ -366,3 +366,29 @@ fn a_question_is_answered_at_once_where_it_is_heard() {
     assert!(matches!(listening.join().unwrap(), Heard::Broke));
     drop(ours);
 }
+
+#[test]
+fn a_peer_that_asks_without_end_and_hears_nothing_does_not_hold_up_the_end() {
+    let [(ours, _own), _peer] = session();
+    let (here, there) = pair();
+    let listening = {
+        let (channels, receiver) = (ours.clone(), ours.hear(1, here));
+        std::thread::spawn(move || channels.listen(1, receiver))
+    };
+    let mut asking = there;
+    asking.limit_writes(Some(Duration::from_millis(300))).unwrap();
+    // Until neither end has room: who listens stands at an answer that nobody reads.
+    let mut asks = 0;
+    while asking.send(&Heartbeat { asks: asks + 1, answers: 0 }).is_ok() {
+        asks += 1;
+    }
+    assert!(asks > 0, "{asks}");
+    let (said, hear) = std::sync::mpsc::channel();
+    let ending = std::thread::spawn(move || {
+        ours.end();
+        said.send(()).unwrap();
+    });
+    assert_eq!(hear.recv_timeout(Duration::from_secs(60)), Ok(()), "the end waits for a peer that reads nothing");
+    ending.join().unwrap();
+    assert!(matches!(listening.join().unwrap(), Heard::Broke));
+}
