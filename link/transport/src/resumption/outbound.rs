@@ -49,11 +49,13 @@ pub(super) struct Outbound<P> {
     under: Option<Under<P>>,
     /// The epoch whose connection is being given what came before.
     behind: Option<u64>,
+    /// Nothing is kept any more, so what the peer says it has cannot be judged.
+    is_over: bool,
 }
 
 impl<P> Default for Outbound<P> {
     fn default() -> Self {
-        Self { log: Log::default(), under: None, behind: None }
+        Self { log: Log::default(), under: None, behind: None, is_over: false }
     }
 }
 
@@ -99,12 +101,13 @@ impl<P: Clone> Outbound<P> {
 
     /// The peer has these bytes, or more: connections overtake each other. What goes back is dropped without a lock.
     pub(super) fn acknowledge(&mut self, mark: HistoryDigest) -> Result<Vec<Held>, Impossible> {
-        if mark.received <= self.log.acknowledged() { Ok(Vec::new()) } else { self.log.acknowledge(mark) }
+        let is_known = self.is_over || mark.received <= self.log.acknowledged();
+        if is_known { Ok(Vec::new()) } else { self.log.acknowledge(mark) }
     }
 
     /// Whether the peer can have these bytes.
     pub(super) fn check(&self, mark: HistoryDigest) -> Result<(), Impossible> {
-        self.log.check(mark).map(drop)
+        if self.is_over { Ok(()) } else { self.log.check(mark).map(drop) }
     }
 
     /// A connection of this epoch resumes the channel, whose peer has these bytes. What goes back is dropped without a lock.
@@ -128,7 +131,7 @@ impl<P: Clone> Outbound<P> {
 
     /// The session is over: everything goes back, to be dropped without a lock.
     pub(super) fn end(&mut self) -> Vec<Held> {
-        (self.under, self.behind) = (None, None);
+        (self.under, self.behind, self.is_over) = (None, None, true);
         self.log.clear()
     }
 

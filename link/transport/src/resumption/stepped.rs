@@ -9,6 +9,8 @@ mod world;
 use std::time::Duration;
 
 use super::heartbeat::{Step, TICK};
+use super::history::{frame, marked};
+use super::outbound::Outbound;
 use super::session::{LinkState, Session, Time};
 use world::{CLIENT, GRACE, Outcome, SERVER, Weather, World, Wrong};
 
@@ -105,6 +107,17 @@ fn a_goodbye_ends_the_session_at_both_sides_at_once() {
         assert_eq!(world.run(), Outcome::Over);
         let took = world.now - began;
         assert!(took < Duration::from_millis(500), "{took:?}");
+    }
+}
+
+#[test]
+fn what_a_peer_says_behind_the_end_is_no_lie() {
+    let (bytes, mut outbound) = (frame(&[1; 100], 0), Outbound::<usize>::default());
+    outbound.keep(|log| log.append(&bytes));
+    assert!(outbound.end().is_empty());
+    for mark in [marked(&bytes[..50]), marked(&bytes)] {
+        assert_eq!(outbound.check(mark), Ok(()));
+        assert!(outbound.acknowledge(mark).is_ok_and(|free| free.is_empty()));
     }
 }
 
