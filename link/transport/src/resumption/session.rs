@@ -153,6 +153,8 @@ impl<A> Session<A> {
             return (Admission::Twice, left);
         }
         self.taken.push(channel);
+        // A channel of the first epoch may be named late. Who reads it waits from now on, not since the session began.
+        self.heard = now;
         (Admission::Taken, left)
     }
 

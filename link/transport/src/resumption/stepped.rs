@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::heartbeat::{Step, TICK};
 use super::history::{frame, marked};
 use super::outbound::Outbound;
-use super::session::{LinkState, Session, Time};
+use super::session::{Admission, LinkState, Session, Time};
 use world::{CLIENT, GRACE, Outcome, SERVER, Weather, World, Wrong};
 
 /// Says which seed it was when a test fails.
@@ -119,6 +119,14 @@ fn what_a_peer_says_behind_the_end_is_no_lie() {
         assert_eq!(outbound.check(mark), Ok(()));
         assert!(outbound.acknowledge(mark).is_ok_and(|free| free.is_empty()));
     }
+}
+
+#[test]
+fn a_channel_that_is_named_late_has_all_of_the_grace_period_to_resume() {
+    let mut session = Session::<()>::new(GRACE, 0);
+    let late = 3 * GRACE;
+    assert_eq!(session.admit(1, 1, late).0, Admission::Taken);
+    assert_eq!(session.grace_left(late), GRACE);
 }
 
 #[test]
