@@ -134,7 +134,7 @@ impl<A> Session<A> {
 
     /// Begins an epoch. `None`: it or a later one has begun before, or the session is over.
     pub(super) fn begin(&mut self, epoch: u64, now: Time) -> Option<Left<A>> {
-        if epoch <= self.epoch || self.over.is_some() {
+        if epoch <= self.epoch || self.link_state() == LinkState::Over {
             return None;
         }
         let left = self.leave_all();

@@ -3,6 +3,7 @@
 //! In: seeds. Out: nothing, or the seed of a session in which a byte was lost, repeated or kept for ever, or that hung.
 
 mod end;
+mod hostile;
 mod network;
 mod world;
 
@@ -111,6 +112,14 @@ fn a_goodbye_ends_the_session_at_both_sides_at_once() {
 }
 
 #[test]
+fn a_channel_that_is_named_late_has_all_of_the_grace_period_to_resume() {
+    let mut session = Session::<()>::new(GRACE, 0);
+    let late = 3 * GRACE;
+    assert_eq!(session.admit(1, 1, late).0, Admission::Taken);
+    assert_eq!(session.grace_left(late), GRACE);
+}
+
+#[test]
 fn what_a_peer_says_behind_the_end_is_no_lie() {
     let (bytes, mut outbound) = (frame(&[1; 100], 0), Outbound::<usize>::default());
     outbound.keep(|log| log.append(&bytes));
@@ -122,11 +131,11 @@ fn what_a_peer_says_behind_the_end_is_no_lie() {
 }
 
 #[test]
-fn a_channel_that_is_named_late_has_all_of_the_grace_period_to_resume() {
+fn who_has_left_begins_nothing() {
     let mut session = Session::<()>::new(GRACE, 0);
-    let late = 3 * GRACE;
-    assert_eq!(session.admit(1, 1, late).0, Admission::Taken);
-    assert_eq!(session.grace_left(late), GRACE);
+    session.peer_says_goodbye();
+    assert_eq!(session.admit(2, 0, Time::ZERO).0, Admission::Late { now: 1 });
+    assert!(session.begin(2, Time::ZERO).is_none());
 }
 
 #[test]
