@@ -7,6 +7,7 @@
 mod arrays;
 mod fake;
 mod graphs;
+mod hostile;
 mod inline_wait;
 mod launches;
 mod linking;
