@@ -127,7 +127,13 @@ impl<K: Kind> Kind for List<K> {
     const SHAPE: Shape = Shape::List;
 
     fn read(text: &str) -> Result<Vec<K::Value>, Wrong> {
-        text.split(',').filter(|part| !part.trim().is_empty()).map(K::read).collect()
+        // What stands between two commas is that place's value: leaving it out would move all others.
+        let parts: Vec<&str> = text.split(',').collect();
+        let last = parts.iter().rposition(|part| !part.trim().is_empty()).map_or(parts.len(), |last| last + 1);
+        match parts[last..].len() {
+            0 | 1 => parts[..last].iter().map(|part| K::read(part)).collect(),
+            _ => Err(Wrong::new("a value is missing between commas", text.trim(), "write a value between two commas")),
+        }
     }
 }
 
@@ -316,6 +322,8 @@ mod tests {
     fn lists_stand_between_commas_and_name_the_part_that_is_wrong() {
         assert_eq!(List::<Size>::read("8GiB, 512 MiB"), Ok(vec![8 << 30, 512 << 20]));
         assert_eq!(List::<Size>::read("1G, lots").expect_err("no size").value, "lots");
+        assert_eq!(List::<Size>::read("1G,"), Ok(vec![1 << 30]));
+        assert!(["8G,,4G", ",8G", ",", "8G,,", " "].iter().all(|text| List::<Size>::read(text).is_err()));
         assert_eq!(Devices::read("a:1,").map(|places| places.len()), Ok(1));
         assert_eq!(Devices::read("a:1, :2").expect_err("no server").value, ":2");
     }
