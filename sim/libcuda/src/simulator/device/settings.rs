@@ -50,7 +50,7 @@ impl Settings {
                 / GRANULARITY
                 * GRANULARITY,
             cores: setting(variable, "FLOE_CPU_CORES", "a number from 1 on", parse_cores).unwrap_or(cores),
-            dry_run: variable("FLOE_CPU_DRY_RUN").is_some_and(|value| value.trim() == "1"),
+            dry_run: setting(variable, "FLOE_CPU_DRY_RUN", "1 or yes, 0 or no", parse_switch).unwrap_or(false),
             launch_blocking: variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value.trim() == "1"),
             eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|value| value.trim() == "EAGER"),
             visible: variable("CUDA_VISIBLE_DEVICES"),
@@ -65,13 +65,22 @@ fn setting<T>(
     form: &str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Option<T> {
-    let text = variable(name)?;
+    let text = variable(name).filter(|text| !text.trim().is_empty())?;
     let value = parse(text.trim());
     if value.is_none() {
         eprintln!("floe: setting is not understood and ignored, {name}: {text}");
         eprintln!("floe: expected {form}");
     }
     value
+}
+
+/// The words of every switch of floe's.
+fn parse_switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "y" | "yes" | "t" | "true" | "on" => Some(true),
+        "0" | "n" | "no" | "f" | "false" | "off" => Some(false),
+        _ => None,
+    }
 }
 
 fn parse_devices(text: &str) -> Option<usize> {
@@ -161,6 +170,13 @@ mod tests {
         let settings = settings(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_VISIBLE_DEVICES", "0")]);
         assert!(settings.launch_blocking && !settings.eager_loading);
         assert_eq!(settings.visible.as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn a_dry_run_is_asked_for_as_any_switch_is() {
+        let dry_run = |text| settings(&[("FLOE_CPU_DRY_RUN", text)]).dry_run;
+        assert!(["1", "yes", "True", " on "].into_iter().all(dry_run));
+        assert!(!["", "0", "no", "off", "maybe"].into_iter().any(dry_run));
     }
 
     #[test]
