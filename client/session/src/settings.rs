@@ -133,7 +133,10 @@ fn credentials(given: &Given, values: &ClientSettings, source: &dyn Source) -> R
         value: if values.tls_key.is_some() { "the key" } else { "the certificate" }.into(),
         advice: "name the certificate and its key together".into(),
     };
-    let (token, token_file) = if values.no_token { (None, None) } else { token(given, values, source)? };
+    // A variable wins over the file, also where that says that there is none.
+    let is_variable = |name| matches!(given.get(name), Some((Origin::Variable(_), _)));
+    let wins = !is_variable("no_token") && (is_variable("token") || is_variable("token_file"));
+    let (token, token_file) = if values.no_token && !wins { (None, None) } else { token(given, values, source)? };
     Ok(Credentials {
         // An empty one would prove nothing.
         token: token.filter(|token| !token.is_empty()),

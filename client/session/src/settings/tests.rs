@@ -154,6 +154,17 @@ fn there_is_no_token_where_none_is_wanted_or_it_is_empty() {
 }
 
 #[test]
+fn a_token_that_a_variable_names_is_shown_although_the_file_wants_none() {
+    let token = |pairs: &[(&str, &str)]| {
+        let fake = Fake::with(&[&[("FLOE_CONFIG", "/none.toml")], pairs].concat()).file("/t", "of-file\n");
+        Settings::read(&fake.file("/none.toml", "no-token = true")).unwrap().credentials.token
+    };
+    assert_eq!(token(&[("FLOE_TOKEN", "own")]).as_deref(), Some("own"));
+    assert_eq!(token(&[("FLOE_TOKEN_FILE", "/t")]).as_deref(), Some("of-file"));
+    assert_eq!(token(&[("FLOE_TOKEN", "own"), ("FLOE_NO_TOKEN", "1")]), None);
+}
+
+#[test]
 fn a_named_token_file_that_does_not_exist_is_an_error() {
     let fake = Fake::with(&[("FLOE_TOKEN_FILE", "/none")]);
     assert!(matches!(Settings::read(&fake), Err(SettingsError::Unreadable { name, .. }) if name == "FLOE_TOKEN_FILE"));
