@@ -179,11 +179,14 @@ impl Client {
         }
     }
 
-    /// The memory that an address lies in, for the program's questions about pointers.
+    /// The memory that an address lies in, for the program's questions about pointers. The thread's context decides where
+    /// two vGPUs have a global variable there.
     pub(crate) fn lookup_address(&self, at: DevicePtr) -> Option<Found<'_>> {
         counting::count(at.0);
         let pinned = || self.host_memory.find(at.0).map(Found::Pinned);
-        match self.owner(at, None).filter(|_| !self.is_mirrored(at, 1)) {
+        let current = self.with_current(|context| Arc::clone(&context.vgpu)).ok();
+        let current = self.vgpus().find(|vgpu| current.as_ref().is_some_and(|current| Arc::ptr_eq(vgpu, current)));
+        match self.owner(at, current).filter(|_| !self.is_mirrored(at, 1)) {
             Some(vgpu) => device_range(vgpu, at).map(Found::Device).or_else(pinned),
             None => pinned(),
         }

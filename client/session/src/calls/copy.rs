@@ -16,6 +16,7 @@ use floe_surface::graph::{CopyWork, Work};
 use floe_surface::{CopyBox, CopyCalls, CopyPlace, HostRange, UnifiedRange};
 
 use crate::client::Client;
+use crate::log::log;
 use crate::lookup::OnDevice;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
@@ -104,6 +105,19 @@ impl Client {
         copy.refuse_array()?;
         let copy = self.settled_box(copy, &stream.vgpu)?;
         self.record_work(stream, Work::Copy(Box::new(CopyWork::new(copy, stream.context()))))
+    }
+
+    /// A graph's copy names addresses alone. So what it finds there has to be what the contexts of a copy say.
+    fn refuse_other_owner(&self, at: DevicePtr, context: Context, stream: &StreamState) -> CudaResult<()> {
+        let named = &self.context(context)?.vgpu;
+        match self.owner(at, Some(&stream.vgpu)) {
+            Some(owner) if !Arc::ptr_eq(owner, named) && named.global_at(at).is_some() => {
+                log!(Warn, "two GPUs have a variable at {:#x}, and a graph's copy cannot say which", at.0);
+                Err(CudaError::NOT_SUPPORTED)
+            }
+            Some(owner) if !Arc::ptr_eq(owner, named) => Err(CudaError::INVALID_VALUE),
+            _ => Ok(()),
+        }
     }
 
     /// A copy in one line between memory of two contexts, which say whose each end is.
@@ -206,6 +220,8 @@ impl CopyCalls for Client {
     ) -> CudaResult<()> {
         let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
         if let Some(stream) = self.capturing(stream)? {
+            let ends = [(destination, destination_context), (source, source_context)];
+            ends.into_iter().try_for_each(|(at, context)| self.refuse_other_owner(at, context, &stream))?;
             return self.record_copy(&stream, &CopyBox::line(to, from, bytes));
         }
         self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)

@@ -8,7 +8,7 @@ use std::path::Path;
 use floe_abi::{DevicePtr, Stream, StreamMemoryOperation, pointer_attribute, stream_memory_operation};
 use floe_surface::{
     ContextCalls, CopyBox, CopyCalls, CopyEnd, CopyPlace, DeviceCalls, HostBlock, HostRange, MemoryCalls, MemsetCalls,
-    PointerCalls, StreamMemoryCalls,
+    PointerCalls, StreamCalls, StreamMemoryCalls,
 };
 
 use super::*;
@@ -49,7 +49,13 @@ impl Source for Environment {
 }
 
 fn started(server: &Server) -> Client {
-    let client = Client::new(Environment(HashMap::from([("FLOE_DEVICES", format!("{}:0", server.address))])));
+    started_with(&[server])
+}
+
+/// A client of a vGPU of each server; the first one's context is current.
+fn started_with(servers: &[&Server]) -> Client {
+    let devices = servers.iter().map(|server| format!("{}:0", server.address)).collect::<Vec<_>>().join(",");
+    let client = Client::new(Environment(HashMap::from([("FLOE_DEVICES", devices)])));
     client.init(0).unwrap();
     client.ctx_set_current(client.device_primary_ctx_retain(floe_abi::Device(0)).unwrap()).unwrap();
     client
@@ -129,4 +135,30 @@ fn addresses_are_distinguished_by_memory_and_by_name() {
     for (at, bytes) in [(end, 9), (DevicePtr(aside.pointer().0), 1), (device, BYTES), (DevicePtr(0), 1)] {
         assert_eq!(found(CopyPlace::Device(at, bytes)).map(drop), Err(CudaError::INVALID_VALUE), "{at:?}");
     }
+}
+
+/// Where processes load modules at the same addresses, two vGPUs have a variable at one.
+#[test]
+fn a_variable_at_one_address_of_two_vgpus_is_that_of_the_context() {
+    let servers = [(); 2].map(|()| Server::start(Options::default()));
+    let client = started_with(&servers.each_ref());
+    let contexts = [0, 1].map(|device| client.device_primary_ctx_retain(floe_abi::Device(device)).unwrap());
+    let at = DevicePtr(0x7000_0000_1000);
+    for context in contexts {
+        let context = client.context(context).unwrap();
+        floe_lock::write(&context.vgpu.globals).insert(at.0, 64);
+    }
+    for (ordinal, context) in (0..).zip(contexts) {
+        client.ctx_set_current(context).unwrap();
+        let current = client.current().unwrap();
+        let Ok(Lookup::Device(memory)) = client.lookup_device(at, 64, &current.vgpu) else { panic!("a variable") };
+        assert_eq!(memory.vgpu.ordinal, ordinal);
+        let Some(Found::Device(found)) = client.lookup_address(at) else { panic!("a variable") };
+        assert_eq!(found.vgpu.ordinal, ordinal);
+    }
+    let stream = client.stream_create(0).unwrap();
+    let captured = client.working_stream(stream).unwrap().for_capture();
+    client.graphs.begin_capture(&captured, 0, None).unwrap();
+    let captured = client.memcpy_peer_async(at, contexts[1], at, contexts[0], 64, stream);
+    assert_eq!(captured, Err(CudaError::NOT_SUPPORTED), "it would copy the variable to itself");
 }
