@@ -2,7 +2,7 @@
 //! goes out. A NULL where something must be is INVALID_ARGUMENT, as NVML says; what a pointer that is not NULL leads to
 //! is the program's promise.
 
-use crate::layout::Versioned;
+use crate::layout::{Output, Versioned};
 use crate::result::{NvmlError, NvmlResult};
 use std::ffi::{CStr, c_char};
 
@@ -19,10 +19,11 @@ pub(crate) fn narrow<T: TryFrom<u64>>(value: u64) -> NvmlResult<T> {
 /// Writes an output.
 ///
 /// # Safety
-/// `target` is the program's variable of this type; it may be misaligned.
-pub(crate) unsafe fn put<T>(target: *mut T, value: T) {
-    // SAFETY: our caller vouches for it.
-    unsafe { target.write_unaligned(value) };
+/// `target` is the program's variable of this type, or has at least the bytes that are written; it may be misaligned.
+pub(crate) unsafe fn put<T: Output>(target: *mut T, value: T) {
+    let bytes = value.written().min(size_of::<T>());
+    // SAFETY: our caller vouches for `bytes` at the target; `value` has at least as many, and is our own.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), target.cast::<u8>(), bytes) };
 }
 
 /// Writes text with its NUL into a buffer of `length` bytes.
@@ -121,7 +122,7 @@ pub(crate) unsafe fn versioned<T: Versioned>(target: *mut T) -> NvmlResult<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::MemoryV2;
+    use crate::layout::{MemoryV2, PciInfo};
 
     #[test]
     fn a_list_that_does_not_fit_says_how_long_it_is() {
@@ -150,6 +151,23 @@ mod tests {
         assert_eq!(put(&mut room, "four"), Err(NvmlError::INSUFFICIENT_SIZE));
         assert_eq!(put(&mut room, "abc"), Ok(()));
         assert_eq!(room.map(|byte| byte.cast_unsigned()), *b"abc\0");
+    }
+
+    /// NVIDIA's library (580.159.04) writes 53 bytes of the 68, and NCCL's variable has 52.
+    #[test]
+    fn text_at_the_end_of_a_struct_is_written_up_to_its_nul() {
+        let mut bus_id = [0; 32];
+        bus_id[..16].copy_from_slice(b"00000000:1A:00.0");
+        let (short_bus_id, domain, bus, device) = ([0; 16], 0, 0x1a, 0);
+        let pci = PciInfo { short_bus_id, domain, bus, device, device_id: 0, subsystem_id: 7, bus_id };
+        let mut room = [0xaa_u8; 68];
+        // SAFETY: `room` has the struct's size; bytes may be misaligned.
+        unsafe { put(room.as_mut_ptr().cast::<PciInfo>(), pci) };
+        assert_eq!(room[32..53], *b"\x07\0\0\x0000000000:1A:00.0\0");
+        assert_eq!(room[53..], [0xaa; 15]);
+        // SAFETY: the same.
+        unsafe { put(room.as_mut_ptr().cast::<PciInfo>(), PciInfo { bus_id: [b'x'; 32], ..pci }) };
+        assert_eq!(room[36..], [b'x'; 32]);
     }
 
     #[test]

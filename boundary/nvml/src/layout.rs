@@ -12,8 +12,27 @@ pub trait Versioned: Copy {
     const VERSION: u32;
 }
 
+/// A value that a program's variable is set to.
+pub trait Output: Copy {
+    /// How many of its bytes are written. NVIDIA's library ends a struct's last text with a NUL and leaves the rest of
+    /// its room alone, and NCCL's variable for a `PciInfo` has 52 bytes only.
+    fn written(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
+impl Output for u32 {}
+impl Output for i32 {}
+impl Output for u64 {}
+impl Output for Device {}
+
+/// The bytes of a text with its NUL.
+fn with_end(text: &[u8]) -> usize {
+    text.iter().position(|byte| *byte == 0).map_or(text.len(), |end| end + 1)
+}
+
 macro_rules! layouts {
-    ($($(#[doc = $doc:literal])* $name:ident, $bytes:literal { $($(#[doc = $field_doc:literal])* $field:ident: $kind:ty,)* })*) => {$(
+    ($($(#[doc = $doc:literal])* $name:ident, $bytes:literal $(, up to the end of $text:ident)? { $($(#[doc = $field_doc:literal])* $field:ident: $kind:ty,)* })*) => {$(
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(C)]
@@ -22,6 +41,12 @@ macro_rules! layouts {
         }
 
         const _: () = assert!(size_of::<$name>() == $bytes);
+
+        impl Output for $name {
+            $(fn written(&self) -> usize {
+                std::mem::offset_of!($name, $text) + with_end(&self.$text)
+            })?
+        }
     )*};
 }
 
@@ -65,7 +90,7 @@ layouts! {
         memory: u32,
     }
     /// A device's place on its bus.
-    PciInfo, 68 {
+    PciInfo, 68, up to the end of bus_id {
         /// `0000:00:00.0`
         short_bus_id: [u8; 16],
         /// Domain.
@@ -82,6 +107,19 @@ layouts! {
         bus_id: [u8; 32],
     }
     /// The fields of [`PciInfo`] that every version of the struct has.
+    FirstPciInfo, 32 {
+        /// `0000:00:00.0`
+        short_bus_id: [u8; 16],
+        /// Domain.
+        domain: u32,
+        /// Bus.
+        bus: u32,
+        /// Device.
+        device: u32,
+        /// Device and vendor.
+        device_id: u32,
+    }
+    /// [`PciInfo`] as its second version has it.
     ShortPciInfo, 36 {
         /// `0000:00:00.0`
         short_bus_id: [u8; 16],
@@ -97,7 +135,7 @@ layouts! {
         subsystem_id: u32,
     }
     /// A device's place on its bus, and its PCI class.
-    PciInfoExt, 64 {
+    PciInfoExt, 64, up to the end of bus_id {
         /// Size and number of this layout.
         version: u32,
         /// Domain.
@@ -176,6 +214,28 @@ layouts! {
         /// Degrees Celsius.
         temperature: i32,
     }
+    /// Whether the system computes confidentially.
+    ConfidentialState, 12 {
+        /// Where the system runs: not at all, in trial, in production.
+        environment: u32,
+        /// 1: yes.
+        enabled: u32,
+        /// 1: developers' tools are allowed.
+        tools: u32,
+    }
+    /// Whether the system computes confidentially, and its GPUs among themselves.
+    ConfidentialSettings, 20 {
+        /// Size and number of this layout.
+        version: u32,
+        /// As in [`ConfidentialState`].
+        environment: u32,
+        /// 1: yes.
+        enabled: u32,
+        /// 1: developers' tools are allowed.
+        tools: u32,
+        /// 0: not; 1: over protected PCIe; 2: over NVLink.
+        several: u32,
+    }
     /// A UUID as text or bytes.
     UuidValue, 52 {
         /// Size and number of this layout.
@@ -199,6 +259,10 @@ impl Versioned for MemoryV2 {
 }
 
 impl Versioned for PciInfoExt {
+    const VERSION: u32 = version::<Self>(1);
+}
+
+impl Versioned for ConfidentialSettings {
     const VERSION: u32 = version::<Self>(1);
 }
 
