@@ -22,7 +22,7 @@ pub use driver::{
 };
 pub use generated::{Calls, PlainCalls};
 pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
-pub use nvml::open_nvml;
+pub use nvml::{confidential_settings, field_value, link_remote_kind, open_nvml};
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;
 pub use requests::{

@@ -50,6 +50,9 @@ pub struct Snapshot {
     pub priorities: (i32, i32),
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// For each GPU of the library by index, this one among them: what this one can do with its memory, as the values
+    /// of `CUdevice_P2PAttribute` 1 to 4.
+    pub peers: Vec<[i32; 4]>,
 }
 
 impl Snapshot {

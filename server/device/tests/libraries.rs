@@ -2,7 +2,10 @@
 //! make a library of them, and opens it by its path. No GPU and no CPU device is needed.
 
 use floe_abi::{CudaError, Device, DevicePtr, Stream};
-use floe_device::{Content, Driver, LaunchRequest, LoadImage, LoadOption, open_nvml};
+use floe_device::{
+    Content, Driver, LaunchRequest, LoadImage, LoadOption, confidential_settings, field_value, link_remote_kind,
+    open_nvml,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -50,6 +53,51 @@ fn management_library_is_taken_unless_it_is_the_clients() {
     let path = library("own", &format!("{NVML}#[unsafe(no_mangle)] pub static floe_client_marker: u8 = 1;"));
     let error = open_nvml(Some(&path)).expect_err("is the client's");
     assert!(error.to_string().contains("is floe's client library"), "{error}");
+}
+
+/// A device with one link, number 3, of which it answers field 165 as a number and field 1 as a fraction.
+const LINKED: &str =
+    "#[repr(C)] pub struct Field { field: u32, scope: u32, times: [i64; 2], kind: u32, result: u32, value: u64 }
+    #[unsafe(no_mangle)] pub unsafe extern \"C\" fn nvmlDeviceGetHandleByIndex_v2(_: u32, device: *mut usize) -> u32 {
+        unsafe { *device = 42 };
+        0
+    }
+    #[unsafe(no_mangle)]
+    pub unsafe extern \"C\" fn nvmlDeviceGetFieldValues(device: usize, count: i32, values: *mut Field) -> u32 {
+        let value = unsafe { &mut *values };
+        if device != 42 || count != 1 { return 2; }
+        let told = match (value.field, value.scope) {
+            (165, 3) => Some((1, u64::MAX << 32 | 1)),
+            (166, 3) => Some((3, 1 << 40)),
+            (1, 3) => Some((0, 1.5f64.to_bits())),
+            _ => None,
+        };
+        value.result = 3;
+        if let Some((kind, number)) = told { (value.result, value.kind, value.value) = (0, kind, number); }
+        0
+    }
+    #[unsafe(no_mangle)]
+    pub unsafe extern \"C\" fn nvmlDeviceGetNvLinkRemoteDeviceType(_: usize, link: u32, kind: *mut u32) -> u32 {
+        if link != 3 { return 3; }
+        unsafe { *kind = 2 };
+        0
+    }
+    #[unsafe(no_mangle)] pub unsafe extern \"C\" fn nvmlSystemGetConfComputeSettings(settings: *mut [u32; 5]) -> u32 {
+        let settings = unsafe { &mut *settings };
+        if settings[0] != 0x0100_0014 { return 25; }
+        *settings = [settings[0], 1, 2, 3, 4];
+        0
+    }\n";
+
+#[test]
+fn management_library_answers_of_links_are_numbers_or_nothing() {
+    let path = library("linked", &format!("{NVML}{LINKED}"));
+    let nvml = open_nvml(Some(&path)).expect("opens");
+    let device = nvml.device_by_index(0).expect("there is one");
+    let fields = [(165, 3), (166, 3), (1, 3), (165, 0)].map(|(field, link)| field_value(&device, field, link));
+    assert_eq!(fields, [Some(1), Some(1 << 40), None, None]);
+    assert_eq!([3, 0].map(|link| link_remote_kind(&device, link)), [Some(2), None]);
+    assert_eq!(confidential_settings(&nvml), Some([1, 2, 3, 4]));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use floe_abi::{CudaResult, granularity};
+use floe_abi::{CudaResult, granularity, p2p_attribute};
 
 use super::Gpu;
 use super::numbers::wide;
@@ -17,9 +17,30 @@ const ATTRIBUTES: std::ops::Range<i32> = 1..160;
 const LIMITS: std::ops::Range<i32> = 0..10;
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `…_PCI_DEVICE_ID` and `…_PCI_DOMAIN_ID`.
 const PCI: [i32; 3] = [33, 34, 50];
+/// What is asked about a pair of GPUs.
+const PAIR: [u32; 4] = [
+    p2p_attribute::PERFORMANCE_RANK,
+    p2p_attribute::ACCESS_SUPPORTED,
+    p2p_attribute::NATIVE_ATOMIC_SUPPORTED,
+    p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED,
+];
+/// The same about a GPU and itself, for which drivers have no answer.
+const OWN: [i32; 4] = [0, 1, 1, 1];
 
 impl Gpu {
-    fn snapshot(&self) -> CudaResult<Snapshot> {
+    /// What it can do with each GPU's memory. Where the driver refuses to say, it can do nothing.
+    fn peers(&self, count: i32) -> Vec<[i32; 4]> {
+        let pair = |index| {
+            let Ok(peer) = self.driver.device_get(index) else { return [0; 4] };
+            if peer == self.device {
+                return OWN;
+            }
+            PAIR.map(|ask| self.driver.device_get_p2p_attribute(ask, self.device, peer).unwrap_or(0))
+        };
+        (0..count).map(pair).collect()
+    }
+
+    fn snapshot(&self, count: i32) -> CudaResult<Snapshot> {
         let driver = self.driver;
         let attribute = |number: i32| driver.device_get_attribute(number.unsigned_abs(), self.device).ok();
         let [bus, slot, domain] = PCI.map(|number| attribute(number).unwrap_or(0));
@@ -36,6 +57,7 @@ impl Gpu {
             limits: LIMITS.filter_map(limit).collect(),
             priorities: driver.ctx_get_stream_priority_range()?,
             granularity: wide(granularity),
+            peers: self.peers(count),
         })
     }
 }
@@ -55,7 +77,7 @@ pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
     let name = library_name(&path);
     let gpus = (0..count).map(|index| {
         let gpu = Gpu::start(&name, index)?;
-        let snapshot = gpu.snapshot().map_err(|error| failed("looking at a GPU", error))?;
+        let snapshot = gpu.snapshot(count).map_err(|error| failed("looking at a GPU", error))?;
         // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
         let _ = gpu.driver.device_primary_ctx_release(gpu.device);
         Ok(snapshot)
