@@ -1,6 +1,6 @@
 /* A program of the management library and CUDA's driver, both found as programs find them: what the two say of one device
    must agree. Arguments: a quota in bytes (0: none), or `monitor`, or
-   `hold`. Prints one line per check; exits 1 at the first that fails. */
+   `hold`, or `peers reached` or `peers apart` with two vGPUs. Prints one line per check; exits 1 at the first that fails. */
 #include "nvml.h"
 
 #include <unistd.h>
@@ -48,7 +48,7 @@ static void refuses_what_is_wrong(void *device)
     CHECK(NVML(nvmlDeviceGetHandleByUUID)("GPU-nobody", &other) == NOT_FOUND);
     CHECK(NVML(nvmlDeviceGetHandleByPciBusId_v2)("nonsense", &other) == INVALID_ARGUMENT);
     CHECK(NVML(nvmlDeviceGetTemperature)(device, 9, &number) == INVALID_ARGUMENT);
-    CHECK(NVML(nvmlDeviceGetNvLinkState)(device, 0, &number) == NOT_SUPPORTED);
+    CHECK(NVML(nvmlDeviceGetNvLinkCapability)(device, 0, 6, &number) == INVALID_ARGUMENT);
     CHECK(NVML(nvmlDeviceSetPersistenceMode)(device, 1) == NOT_SUPPORTED);
     puts("what is wrong is refused");
 }
@@ -164,6 +164,66 @@ static void answers_or_says_that_it_cannot(void *device)
     puts("readings are answered or not supported");
 }
 
+/* The questions by which NCCL finds its way, in its own layouts: those that must be answered are, the others are answered
+   or not supported. */
+static void answers_nccl(void *device)
+{
+    unsigned number = 0;
+    struct field fields[2] = {{.field = 165}, {.field = 170}};
+    CHECK(NVML(nvmlDeviceGetFieldValues)(device, 2, fields) == SUCCESS);
+    CHECK(fields[0].result == SUCCESS ? fields[0].value <= 1 : fields[0].result == NOT_SUPPORTED);
+    CHECK(fields[1].result == SUCCESS ? fields[1].value <= 64 : fields[1].result == NOT_SUPPORTED);
+    int link = NVML(nvmlDeviceGetNvLinkCapability)(device, 0, 0, &number);
+    CHECK(link == SUCCESS ? number <= 1 : link == NOT_SUPPORTED);
+    CHECK(NVML(nvmlDeviceGetNvLinkCapability)(device, 99, 0, &number) == INVALID_ARGUMENT);
+    /* A struct of 52 bytes: NVIDIA's library writes one byte more, the text's NUL. */
+    char pci[68];
+    memset(pci, '~', sizeof pci);
+    CHECK(NVML(nvmlDeviceGetPciInfo_v3)(device, pci) == SUCCESS);
+    CHECK(!pci[52] && pci[53] == '~' && pci[67] == '~' && strlen(pci + 36) == 16);
+    memset(pci, '~', sizeof pci);
+    CHECK(NVML(nvmlDeviceGetPciInfo)(device, pci) == SUCCESS && strlen(pci) == 12 && pci[31] != '~' && pci[32] == '~');
+    memset(pci, '~', sizeof pci);
+    int remote = NVML(nvmlDeviceGetNvLinkRemotePciInfo)(device, 0, pci);
+    CHECK((remote == SUCCESS || remote == NOT_SUPPORTED) && pci[32] == '~');
+    int speed = NVML(nvmlDeviceGetPcieLinkMaxSpeed)(device, &number);
+    CHECK(speed == SUCCESS ? number >= 1 && number <= 6 : speed == NOT_SUPPORTED);
+    CHECK(NVML(nvmlDeviceGetGpuFabricInfoV)(device, pci) == NOT_SUPPORTED);
+    CHECK(NVML(nvmlDeviceGetPlatformInfo)(device, pci) == NOT_SUPPORTED);
+    struct { unsigned version, environment, enabled, tools, several; } settings = {.version = 20 | 1 << 24};
+    int confidential = NVML(nvmlSystemGetConfComputeSettings)(&settings);
+    CHECK(confidential == SUCCESS ? settings.enabled <= 1 : confidential == NOT_SUPPORTED);
+    settings.version = 1;
+    CHECK(NVML(nvmlSystemGetConfComputeSettings)(&settings) == VERSION_MISMATCH);
+    puts("NCCL finds its way");
+}
+
+/* Two vGPUs: whether kernels of one reach the other's memory, and which of them a bus id names. */
+static int peers(int reached)
+{
+    nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    CHECK(nvml && NVML(nvmlInit_v2)() == SUCCESS);
+    void *devices[2] = {0}, *found = 0;
+    unsigned count = 0, status = 99;
+    CHECK(NVML(nvmlDeviceGetCount_v2)(&count) == SUCCESS && count == 2);
+    struct pci pci[2];
+    for (unsigned index = 0; index < 2; index++) {
+        CHECK(NVML(nvmlDeviceGetHandleByIndex_v2)(index, &devices[index]) == SUCCESS);
+        CHECK(NVML(nvmlDeviceGetPciInfo_v3)(devices[index], &pci[index]) == SUCCESS);
+    }
+    for (unsigned capability = 0; capability < 2; capability++)
+        for (unsigned from = 0; from < 2; from++) {
+            CHECK(NVML(nvmlDeviceGetP2PStatus)(devices[from], devices[!from], capability, &status) == SUCCESS);
+            CHECK(status == (reached ? 0 : 5));
+        }
+    CHECK(NVML(nvmlDeviceGetP2PStatus)(devices[0], devices[1], 99, &status) == INVALID_ARGUMENT);
+    /* Where two have the same bus id, the first. */
+    CHECK(NVML(nvmlDeviceGetHandleByPciBusId)(pci[1].id_text, &found) == SUCCESS);
+    CHECK(found == devices[strcmp(pci[0].id_text, pci[1].id_text) ? 1 : 0]);
+    puts("PASSED");
+    return 0;
+}
+
 /* What a monitor does: looks, and takes nothing. */
 static int monitor(void)
 {
@@ -197,6 +257,8 @@ int main(int argc, char **argv)
         return monitor();
     if (argc > 1 && !strcmp(argv[1], "hold"))
         return hold();
+    if (argc > 2 && !strcmp(argv[1], "peers"))
+        return peers(!strcmp(argv[2], "reached"));
     uint64_t quota = argc > 1 ? strtoull(argv[1], 0, 10) : 0;
     nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -213,6 +275,7 @@ int main(int argc, char **argv)
     shows_memory(device, quota);
     shows_this_process(device);
     answers_or_says_that_it_cannot(device);
+    answers_nccl(device);
     CHECK(NVML(nvmlShutdown)() == SUCCESS);
     puts("PASSED");
     return 0;

@@ -356,7 +356,7 @@ fn a_tenant_is_shown_its_own_sessions_and_no_process_of_the_server() {
     let shown = rows(Tenant::come(HOSTILE, &daemon).ask(&ListSessions {}).2);
     assert!(matches!(&shown[..], [(client, 0)] if client.contains("127.0.0.66")), "{shown:?}");
     assert_eq!(rows(Tenant::come([127, 0, 0, 68], &daemon).ask(&ListSessions {}).2), []);
-    let request = ReadTelemetry { host: "there", gpus: vec![], slow: false };
+    let request = ReadTelemetry { host: "there", gpus: vec![], slow: false, lasting: false };
     let body = Tenant::come([127, 0, 0, 68], &daemon).ask(&request).2;
     let told = ReadTelemetry::decode_reply(&body).expect("readings");
     assert!(told.gpus.iter().all(|gpu| gpu.sessions.is_empty()), "{told:?}");

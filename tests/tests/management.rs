@@ -38,11 +38,33 @@ fn it_knows_the_operators_limit_before_there_is_a_session() {
     passes(&management(&[&GIB.to_string()]).on(&daemon, daemon.unix()).run());
 }
 
+/// The program with these vGPUs, each as `ADDRESS:GPU`.
+fn neighbours(daemon: &Floed, arguments: &[&str], vgpus: &[String]) -> Program {
+    let token = daemon.token_file().display().to_string();
+    management(arguments).variable("FLOE_DEVICES", &vgpus.join(",")).variable("FLOE_TOKEN_FILE", &token)
+}
+
+#[test]
+fn vgpus_of_one_server_reach_each_other_and_of_two_servers_do_not() {
+    let [one, other] = [(); 2].map(|()| Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]));
+    let place = |address: &str, gpu: u32| format!("{address}:{gpu}");
+    // Two GPUs of one server, also by two addresses; two vGPUs of one GPU.
+    for vgpus in [
+        [place(one.unix(), 0), place(one.unix(), 1)],
+        [place(one.unix(), 0), place(one.tcp(), 1)],
+        [place(one.unix(), 1), place(one.unix(), 1)],
+    ] {
+        passes(&neighbours(&one, &["peers", "reached"], &vgpus).run());
+    }
+    let apart = [place(one.unix(), 0), place(other.unix(), 0)];
+    passes(&neighbours(&one, &["peers", "apart"], &apart).run());
+}
+
 #[test]
 fn functions_that_are_not_implemented_say_so_by_name() {
     let daemon = Floed::start();
     let outcome = management(&[]).variable("FLOE_LOG", "info").on(&daemon, daemon.unix()).run();
-    let said = "nvmlDeviceGetNvLinkState is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED";
+    let said = "nvmlDeviceSetPersistenceMode is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED";
     assert_eq!(outcome.stderr.matches(said).count(), 1, "{outcome:?}");
 }
 

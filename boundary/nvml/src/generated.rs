@@ -5,6 +5,7 @@ pub mod device;
 mod exports;
 pub mod memory;
 pub mod mode;
+pub mod nvlink;
 pub mod process;
 mod reading;
 pub mod sensor;
@@ -14,6 +15,7 @@ pub mod topology;
 pub use device::DeviceCalls;
 pub use memory::MemoryCalls;
 pub use mode::ModeCalls;
+pub use nvlink::NvlinkCalls;
 pub use process::ProcessCalls;
 pub use reading::Reading;
 pub use sensor::SensorCalls;
@@ -22,11 +24,28 @@ pub use topology::TopologyCalls;
 
 /// A whole management library.
 pub trait Library:
-    crate::Base + DeviceCalls + MemoryCalls + ModeCalls + ProcessCalls + SensorCalls + SystemCalls + TopologyCalls
+    crate::Base
+    + DeviceCalls
+    + MemoryCalls
+    + ModeCalls
+    + NvlinkCalls
+    + ProcessCalls
+    + SensorCalls
+    + SystemCalls
+    + TopologyCalls
 {
 }
 
-impl<T: crate::Base + DeviceCalls + MemoryCalls + ModeCalls + ProcessCalls + SensorCalls + SystemCalls + TopologyCalls>
-    Library for T
+impl<
+    T: crate::Base
+        + DeviceCalls
+        + MemoryCalls
+        + ModeCalls
+        + NvlinkCalls
+        + ProcessCalls
+        + SensorCalls
+        + SystemCalls
+        + TopologyCalls,
+> Library for T
 {
 }

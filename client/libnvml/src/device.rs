@@ -1,9 +1,12 @@
 //! The vGPUs and their names. Indices, ids and handles come in, handles and names go out. All are from the servers'
 //! first answers, and remain valid when a server ends.
 
-use floe_nvml::{Device, DeviceCalls, NvmlError, NvmlResult, PciInfo, PciInfoExt, ShortPciInfo, UuidValue, Versioned};
+use floe_nvml::{
+    Device, DeviceCalls, FirstPciInfo, NvmlError, NvmlResult, PciInfo, PciInfoExt, ShortPciInfo, UuidValue, Versioned,
+};
 
-use crate::vgpu::{BusId, Facts};
+use crate::bus::BusId;
+use crate::vgpu::Facts;
 use crate::vgpus::Vgpus;
 
 /// A UUID as text.
@@ -98,6 +101,11 @@ impl DeviceCalls for Vgpus {
         })
     }
 
+    fn device_get_pci_info(&self, device: Device) -> NvmlResult<FirstPciInfo> {
+        let ShortPciInfo { short_bus_id, domain, bus, device, device_id, .. } = self.device_get_pci_info_v2(device)?;
+        Ok(FirstPciInfo { short_bus_id, domain, bus, device, device_id })
+    }
+
     fn device_get_pci_info_ext(&self, device: Device, pci: PciInfoExt) -> NvmlResult<PciInfoExt> {
         let (facts, place) = self.place(device)?;
         Ok(PciInfoExt {
@@ -130,26 +138,6 @@ impl Vgpus {
     }
 }
 
-impl BusId {
-    /// The older form, with a domain of four digits.
-    fn short(self) -> [u8; 16] {
-        padded(&format!("{:04X}:{:02X}:{:02X}.{:X}", self.domain & 0xffff, self.bus, self.device, self.function))
-    }
-
-    /// The newer form, with a domain of eight digits.
-    fn long(self) -> [u8; 32] {
-        padded(&format!("{:08X}:{:02X}:{:02X}.{:X}", self.domain, self.bus, self.device, self.function))
-    }
-}
-
-/// Text followed by at least one NUL.
-fn padded<const BYTES: usize>(text: &str) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    let length = text.len().min(BYTES - 1);
-    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
-    bytes
-}
-
 fn known(text: String) -> NvmlResult<String> {
     if text.is_empty() { Err(NvmlError::NOT_SUPPORTED) } else { Ok(text) }
 }
@@ -173,13 +161,6 @@ fn architecture(capability: (i32, i32)) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bus_ids_are_written_in_both_lengths() {
-        let place = BusId { domain: 0, bus: 0x1a, device: 0, function: 0 };
-        assert_eq!(place.short(), *b"0000:1A:00.0\0\0\0\0");
-        assert!(place.long().starts_with(b"00000000:1A:00.0\0"));
-    }
 
     #[test]
     fn hopper_and_ada_differ() {

@@ -4,9 +4,11 @@
 //! attaches a session: a monitor takes no vGPU. Loading the library does nothing.
 #![deny(unsafe_code)]
 
+mod bus;
 mod device;
 mod memory;
 mod mode;
+mod nvlink;
 mod process;
 mod sensor;
 mod server;

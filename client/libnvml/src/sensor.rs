@@ -104,8 +104,12 @@ impl SensorCalls for Vgpus {
         for value in values {
             let began = now();
             let outcome = match FIELDS.iter().find(|(field, ..)| *field == value.field) {
-                Some((_, reading, wide)) => self.reading(device, *reading).map(|number| (number, *wide)),
-                None => Err(NvmlError::NOT_SUPPORTED),
+                Some((_, reading, true)) => self.reading(device, *reading).map(|number| (number, true)),
+                Some((_, reading, false)) => self.narrow(device, *reading).map(|number| (number.into(), false)),
+                None => match self.link_field(device, value.field, value.scope) {
+                    Some(told) => told.map(|number| (number.into(), false)),
+                    None => Err(NvmlError::NOT_SUPPORTED),
+                },
             };
             value.time = i64::try_from(began).unwrap_or(i64::MAX);
             value.latency = i64::try_from(now().saturating_sub(began)).unwrap_or(i64::MAX);

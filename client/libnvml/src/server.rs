@@ -10,7 +10,9 @@ use floe_nvml::Reading;
 use floe_session::log::{self, Level};
 use floe_session::settings::Credentials;
 use floe_session::{ConnectError, Inquiry};
-use floe_wire::{Call, GpuTelemetry, ReadTelemetry};
+use floe_wire::{Call, GpuTelemetry, LinkTelemetry, ReadTelemetry, ReadTelemetryReply};
+
+use crate::bus::BusId;
 
 /// The age up to which answers are reused: monitors ask dozens of questions for one screen.
 const FRESH: Duration = Duration::from_millis(100);
@@ -20,6 +22,9 @@ const FORSAKEN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time limit of the first question, for which the daemon may have to start NVIDIA's library, and that the GPU.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// The most links of a GPU that are believed.
+pub(crate) const MOST_LINKS: u32 = 64;
 
 /// A server and its last answer.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) struct Answer {
     pub(crate) memory_limit: u64,
     /// By index.
     pub(crate) gpus: BTreeMap<u32, Gpu>,
+    /// Tells the daemon from every other, by whatever address it is asked.
+    pub(crate) identity: Vec<u8>,
 }
 
 /// A GPU of a server.
@@ -67,6 +74,27 @@ pub(crate) struct Gpu {
     pub(crate) readings: BTreeMap<Reading, u64>,
     /// The sessions of programs of this machine.
     pub(crate) tenants: Vec<Tenant>,
+    /// NVLinks by number; only in a server's first answer.
+    pub(crate) links: BTreeMap<u32, Link>,
+    /// What the server says of this GPU and each other one of its own; only in a server's first answer.
+    pub(crate) peers: BTreeMap<u32, BTreeMap<Reading, u64>>,
+}
+
+/// An NVLink of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) remote: Remote,
+    pub(crate) readings: BTreeMap<Reading, u64>,
+}
+
+/// The other end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remote {
+    At(BusId),
+    /// The server's library does not show it.
+    Hidden,
+    /// What the server says is no bus id.
+    Garbled,
 }
 
 /// A session of a program of this machine.
@@ -101,7 +129,7 @@ impl Server {
         }
         let was_there = last.as_ref().is_none_or(|said| said.answer.is_some());
         let patience = if last.is_none() { FIRST_PATIENCE } else { PATIENCE };
-        let answer = match self.ask(slow, patience) {
+        let answer = match self.ask(slow, last.is_none(), patience) {
             Ok(answer) => Some(Arc::new(answer)),
             Err(error) => {
                 let level = if was_there { Level::Warn } else { Level::Debug };
@@ -113,16 +141,33 @@ impl Server {
         answer
     }
 
-    fn ask(&self, slow: bool, patience: Duration) -> Result<Answer, ConnectError> {
-        let message = ReadTelemetry { host: &self.host, gpus: self.gpus.clone(), slow };
+    fn ask(&self, slow: bool, lasting: bool, patience: Duration) -> Result<Answer, ConnectError> {
+        let message = ReadTelemetry { host: &self.host, gpus: self.gpus.clone(), slow, lasting };
         let body = Inquiry::open_within(&self.address, &self.credentials, patience)?.ask(&message)?;
         let reply = ReadTelemetry::decode_reply(&body)
             .map_err(|source| ConnectError::Garbled { server: self.address.clone(), source })?;
-        Ok(Answer {
+        Ok(Answer::new(&reply))
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(reply: &ReadTelemetryReply<'_>) -> Self {
+        Self {
             driver: reply.driver.to_owned(),
             memory_limit: reply.memory_limit,
             gpus: reply.gpus.iter().map(|gpu| (gpu.index, Gpu::new(gpu))).collect(),
-        })
+            identity: reply.server.to_vec(),
+        }
+    }
+}
+
+impl Link {
+    fn new(message: &LinkTelemetry<'_>) -> Self {
+        let remote = match message.remote {
+            "" => Remote::Hidden,
+            text => BusId::parse(text).map_or(Remote::Garbled, Remote::At),
+        };
+        Self { remote, readings: readings(&message.readings) }
     }
 }
 
@@ -147,6 +192,7 @@ impl Gpu {
             used: session.used,
             readings: readings(&session.readings),
         });
+        let links = message.links.iter().filter(|link| link.link < MOST_LINKS);
         Self {
             name: message.name.to_owned(),
             uuid,
@@ -159,6 +205,8 @@ impl Gpu {
             firmware: message.firmware.to_owned(),
             readings: readings(&message.readings),
             tenants: tenants.collect(),
+            links: links.map(|link| (link.link, Link::new(link))).collect(),
+            peers: message.peers.iter().map(|peer| (peer.index, readings(&peer.readings))).collect(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Links and neighbours. Handles come in, relations between vGPUs go out. All vGPUs are equally far apart, wherever
-//! their GPUs are. No CPU of this machine is nearer to them than another.
+//! PCIe and neighbours. Handles come in, relations between vGPUs go out, as the server of both said them at `nvmlInit`;
+//! vGPUs of different servers have none. No CPU of this machine is nearer to a vGPU than another.
 
 use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading, TopologyCalls};
 
@@ -7,10 +7,13 @@ use crate::vgpus::Vgpus;
 
 /// `NVML_P2P_STATUS_OK` and `…_NOT_SUPPORTED`.
 const P2P: (u32, u32) = (0, 5);
-/// `NVML_P2P_CAPS_INDEX_UNKNOWN`: the first number without a meaning.
-const P2P_CAPABILITIES: u32 = 5;
-/// `NVML_TOPOLOGY_SYSTEM`.
-const SYSTEM: u32 = 50;
+/// `NVML_P2P_STATUS_UNKNOWN`, the last status.
+const P2P_UNKNOWN: u32 = 6;
+/// `NVML_P2P_CAPS_INDEX_…` in their order.
+const P2P_CAPABILITIES: [Reading; 5] =
+    [Reading::PeerRead, Reading::PeerWrite, Reading::PeerNvlink, Reading::PeerAtomics, Reading::PeerPci];
+/// `NVML_TOPOLOGY_INTERNAL` to `…_SYSTEM`.
+const LEVELS: [u32; 6] = [0, 10, 20, 30, 40, 50];
 
 impl TopologyCalls for Vgpus {
     fn device_get_pcie_throughput(&self, device: Device, direction: u32) -> NvmlResult<u32> {
@@ -23,27 +26,30 @@ impl TopologyCalls for Vgpus {
     }
 
     fn device_get_p2p_status(&self, device: Device, peer: Device, capability: u32) -> NvmlResult<u32> {
-        self.check(device)?;
-        self.check(peer)?;
-        if capability >= P2P_CAPABILITIES {
-            return Err(NvmlError::INVALID_ARGUMENT);
-        }
-        Ok(if device == peer { P2P.0 } else { P2P.1 })
+        let reading = usize::try_from(capability).ok().and_then(|capability| P2P_CAPABILITIES.get(capability));
+        let reading = *reading.ok_or(NvmlError::INVALID_ARGUMENT)?;
+        self.of_pair(device, peer, |one, other| {
+            if one.shares_gpu(other) {
+                return P2P.0;
+            }
+            let told = one.pair(other, reading).map_or(Ok(P2P.1), u32::try_from);
+            told.unwrap_or(P2P_UNKNOWN).min(P2P_UNKNOWN)
+        })
     }
 
     fn device_get_topology_common_ancestor(&self, device: Device, peer: Device) -> NvmlResult<u32> {
-        self.check(device)?;
-        self.check(peer)?;
-        Ok(SYSTEM)
+        let [internal, .., system] = LEVELS;
+        self.of_pair(device, peer, |one, other| {
+            if one.shares_gpu(other) {
+                return internal;
+            }
+            let told = one.pair(other, Reading::PeerLevel);
+            LEVELS.into_iter().find(|level| Some(u64::from(*level)) == told).unwrap_or(system)
+        })
     }
 
     fn device_on_same_board(&self, device: Device, peer: Device) -> NvmlResult<i32> {
-        let ready = self.ready()?;
-        let place = |device| -> NvmlResult<_> {
-            let vgpu = &ready.vgpus[ready.index(device)?];
-            Ok((vgpu.server, vgpu.gpu))
-        };
-        Ok(i32::from(place(device)? == place(peer)?))
+        self.of_pair(device, peer, |one, other| i32::from(one.shares_gpu(other)))
     }
 
     fn device_get_cpu_affinity(&self, device: Device, set: &mut [u64]) -> NvmlResult<()> {
@@ -76,7 +82,83 @@ fn fill(set: &mut [u64], online: &str) -> NvmlResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use floe_wire::{GpuTelemetry, PeerTelemetry, ReadTelemetryReply, Reading as Told};
+
     use super::*;
+    use crate::vgpus::tests::{handle, library};
+
+    /// A GPU that says this of others, each by its index.
+    fn gpu(index: u32, peers: &[(u32, &[(Reading, u64)])]) -> GpuTelemetry<'static> {
+        let told = |(reading, value): &(Reading, u64)| Told { number: reading.number(), value: *value };
+        let peers = peers
+            .iter()
+            .map(|(index, readings)| PeerTelemetry { index: *index, readings: readings.iter().map(told).collect() });
+        GpuTelemetry { index, peers: peers.collect(), ..GpuTelemetry::default() }
+    }
+
+    fn reply<'a>(server: &'a [u8], gpus: Vec<GpuTelemetry<'a>>) -> ReadTelemetryReply<'a> {
+        ReadTelemetryReply { gpus, server, ..ReadTelemetryReply::default() }
+    }
+
+    /// The statuses of all capabilities.
+    fn statuses(library: &Vgpus, one: usize, other: usize) -> [u32; 5] {
+        let (one, other) = (handle(library, one), handle(library, other));
+        [0, 1, 2, 3, 4].map(|capability| library.device_get_p2p_status(one, other, capability).expect("it is one"))
+    }
+
+    const READ_AND_WRITE: [(Reading, u64); 3] =
+        [(Reading::PeerRead, 0), (Reading::PeerWrite, 0), (Reading::PeerNvlink, 1)];
+
+    #[test]
+    fn vgpus_of_one_server_reach_each_other_as_its_driver_says() {
+        let library = library(&[reply(b"a", vec![gpu(0, &[(1, &READ_AND_WRITE)]), gpu(1, &[])])]);
+        assert_eq!(statuses(&library, 0, 1), [0, 0, 1, 5, 5]);
+        assert_eq!(statuses(&library, 1, 0), [5; 5], "nobody said anything of that direction");
+        let (one, other) = (handle(&library, 0), handle(&library, 1));
+        assert_eq!(library.device_get_p2p_status(one, other, 5), Err(NvmlError::INVALID_ARGUMENT));
+        assert_eq!(library.device_get_p2p_status(one, Device(3), 0), Err(NvmlError::INVALID_ARGUMENT));
+    }
+
+    #[test]
+    fn vgpus_of_one_gpu_reach_each_other_by_whatever_address() {
+        let library = library(&[reply(b"a", vec![gpu(4, &[])]), reply(b"a", vec![gpu(4, &[])])]);
+        assert_eq!(statuses(&library, 0, 1), [0; 5]);
+        assert_eq!(statuses(&library, 0, 0), [0; 5]);
+        let (one, other) = (handle(&library, 0), handle(&library, 1));
+        assert_eq!(library.device_on_same_board(one, other), Ok(1));
+        assert_eq!(library.device_get_topology_common_ancestor(one, other), Ok(0));
+    }
+
+    #[test]
+    fn vgpus_of_different_servers_reach_each_other_nowhere() {
+        // What a server says of its own GPU 1 says nothing of another server's.
+        let told = [READ_AND_WRITE[0], READ_AND_WRITE[1], (Reading::PeerLevel, 10)];
+        for identities in [[&b"a"[..], b"b"], [b"", b""]] {
+            let [a, b] = identities;
+            let library = library(&[reply(a, vec![gpu(0, &[(1, &told)])]), reply(b, vec![gpu(1, &[(0, &told)])])]);
+            assert_eq!(statuses(&library, 0, 1), [5; 5]);
+            let (one, other) = (handle(&library, 0), handle(&library, 1));
+            assert_eq!(library.device_get_topology_common_ancestor(one, other), Ok(50));
+            assert_eq!(library.device_on_same_board(one, other), Ok(0));
+        }
+    }
+
+    #[test]
+    fn what_is_no_status_is_an_unknown_one() {
+        let told = [(Reading::PeerRead, 7), (Reading::PeerWrite, 1 << 32), (Reading::PeerNvlink, u64::MAX)];
+        let library = library(&[reply(b"a", vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
+        assert_eq!(statuses(&library, 0, 1), [6, 6, 6, 5, 5]);
+    }
+
+    #[test]
+    fn what_is_no_level_is_the_system() {
+        for (told, level) in [(20, 20), (51, 50), (1 << 32, 50)] {
+            let told = [(Reading::PeerLevel, told)];
+            let library = library(&[reply(b"a", vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
+            let (one, other) = (handle(&library, 0), handle(&library, 1));
+            assert_eq!(library.device_get_topology_common_ancestor(one, other), Ok(level));
+        }
+    }
 
     #[test]
     fn cpus_are_bits() {

@@ -2,7 +2,11 @@
 //! Answers come in, bytes and rows of this vGPU go out. It never asks a server.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use floe_nvml::{NvmlError, NvmlResult, Reading};
+
+use crate::bus::BusId;
 use crate::server::{Answer, Gpu, Tenant};
 
 /// A vGPU of the settings.
@@ -18,6 +22,10 @@ pub(crate) struct Vgpu {
     pub(crate) ordinal: Option<u32>,
     /// The server's first answers.
     pub(crate) facts: Facts,
+    /// The position of the first server that is the same daemon.
+    pub(crate) home: usize,
+    /// The server's first answer, the only one with what surrounds the GPU.
+    pub(crate) first: Arc<Answer>,
 }
 
 /// The facts of a vGPU that do not change.
@@ -36,15 +44,6 @@ pub(crate) struct Facts {
     pub(crate) pci_subsystem: u32,
 }
 
-/// `domain:bus:device.function`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BusId {
-    pub(crate) domain: u32,
-    pub(crate) bus: u32,
-    pub(crate) device: u32,
-    pub(crate) function: u32,
-}
-
 /// Memory of a vGPU in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes {
@@ -52,18 +51,30 @@ pub(crate) struct Bytes {
     pub(crate) free: u64,
 }
 
-impl BusId {
-    /// Parses `0000:01:00.0`, with any number of digits, with or without domain and function.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let number = |text: &str| u32::from_str_radix(text, 16).ok();
-        let (rest, slot) = text.trim().rsplit_once(':')?;
-        let (domain, bus) = rest.split_once(':').unwrap_or(("0", rest));
-        let (device, function) = slot.split_once('.').unwrap_or((slot, "0"));
-        Some(Self { domain: number(domain)?, bus: number(bus)?, device: number(device)?, function: number(function)? })
-    }
-}
-
 impl Vgpu {
+    /// The GPU as the server's first answer had it.
+    pub(crate) fn first(&self) -> NvmlResult<&Gpu> {
+        self.first.gpus.get(&self.gpu).ok_or(NvmlError::UNKNOWN)
+    }
+
+    /// A reading that does not change.
+    pub(crate) fn lasting(&self, reading: Reading) -> NvmlResult<u64> {
+        self.first()?.readings.get(&reading).copied().ok_or(NvmlError::NOT_SUPPORTED)
+    }
+
+    /// Whether both are on one GPU.
+    pub(crate) fn shares_gpu(&self, other: &Self) -> bool {
+        (self.home, self.gpu) == (other.home, other.gpu)
+    }
+
+    /// What the server says of this GPU and the other's, if both are of one server and differ.
+    pub(crate) fn pair(&self, other: &Self, reading: Reading) -> Option<u64> {
+        if self.home != other.home {
+            return None;
+        }
+        self.first().ok()?.peers.get(&other.gpu)?.get(&reading).copied()
+    }
+
     /// This process's session on it, if there is one.
     pub(crate) fn own<'a>(&self, gpu: &'a Gpu, process: u32) -> Option<&'a Tenant> {
         let own: Vec<&Tenant> = gpu.tenants.iter().filter(|tenant| tenant.pid == process).collect();
@@ -82,7 +93,7 @@ impl Vgpu {
             None => [self.wanted, answer.memory_limit].into_iter().filter(|bytes| *bytes != 0).min().unwrap_or(0),
         };
         if quota == 0 {
-            let free = gpu.readings.get(&floe_nvml::Reading::MemoryFree).copied().unwrap_or(gpu.free);
+            let free = gpu.readings.get(&Reading::MemoryFree).copied().unwrap_or(gpu.free);
             return Bytes { total: gpu.memory, free: free.min(gpu.memory) };
         }
         let total = quota.min(gpu.memory);
@@ -115,8 +126,6 @@ impl Vgpu {
 
 #[cfg(test)]
 mod tests {
-    use floe_nvml::Reading;
-
     use super::*;
 
     const OWN: u32 = 7;
@@ -134,7 +143,7 @@ mod tests {
             pci_device: 0,
             pci_subsystem: 0,
         };
-        Vgpu { server: 0, gpu: 0, wanted, ordinal: Some(ordinal), facts }
+        Vgpu { server: 0, gpu: 0, wanted, ordinal: Some(ordinal), facts, home: 0, first: Arc::default() }
     }
 
     fn tenant(pid: u32, ordinal: u32, memory: u64, used: u64) -> Tenant {
@@ -154,6 +163,8 @@ mod tests {
             firmware: String::new(),
             readings: BTreeMap::new(),
             tenants,
+            links: BTreeMap::new(),
+            peers: BTreeMap::new(),
         }
     }
 
@@ -197,15 +208,5 @@ mod tests {
         let rows = vgpu(0, 0).tenants(&gpu, OWN);
         let rows: Vec<_> = rows.iter().map(|row| (row.pid, row.used, row.readings[&Reading::GpuUtilization])).collect();
         assert_eq!(rows, [(OWN, 1, 60), (8, 90, 100)]);
-    }
-
-    #[test]
-    fn bus_ids_are_read_in_every_length() {
-        let full = BusId { domain: 1, bus: 0xb3, device: 2, function: 0 };
-        assert_eq!(BusId::parse("00000001:B3:02.0"), Some(full));
-        assert_eq!(BusId::parse("1:b3:02"), Some(full));
-        assert_eq!(BusId::parse("b3:02.0"), Some(BusId { domain: 0, ..full }));
-        assert_eq!(BusId::parse("b3"), None);
-        assert_eq!(BusId::parse("x:y:z.0"), None);
     }
 }

@@ -9,8 +9,9 @@ use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading};
 use floe_session::log::{self, Level};
 use floe_session::settings::{ProcessSource, Settings, Source};
 
+use crate::bus::BusId;
 use crate::server::{Answer, Gpu, Server};
-use crate::vgpu::{BusId, Facts, Vgpu};
+use crate::vgpu::{Facts, Vgpu};
 
 /// The first handle: far from NULL and from small numbers, which programs pass by mistake.
 const FIRST_HANDLE: usize = 0x666c_6f65_0000;
@@ -96,6 +97,23 @@ impl Vgpus {
     pub(crate) fn facts(&self, device: Device) -> NvmlResult<Facts> {
         let ready = self.ready()?;
         Ok(ready.vgpus[ready.index(device)?].facts.clone())
+    }
+
+    /// What `say` says of a vGPU.
+    pub(crate) fn of<T>(&self, device: Device, say: impl FnOnce(&Vgpu) -> NvmlResult<T>) -> NvmlResult<T> {
+        let ready = self.ready()?;
+        say(&ready.vgpus[ready.index(device)?])
+    }
+
+    /// What `say` says of two vGPUs.
+    pub(crate) fn of_pair<T>(
+        &self,
+        device: Device,
+        peer: Device,
+        say: impl FnOnce(&Vgpu, &Vgpu) -> T,
+    ) -> NvmlResult<T> {
+        let ready = self.ready()?;
+        Ok(say(&ready.vgpus[ready.index(device)?], &ready.vgpus[ready.index(peer)?]))
     }
 
     /// The current answer of a device's server.
@@ -187,8 +205,8 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
     for (index, wanted) in settings.devices.iter().enumerate() {
         let server = servers.iter().position(|server| server.address() == wanted.place.server);
         let server = server.ok_or(NvmlError::UNKNOWN)?;
-        let gpu = answers[server].as_ref().ok_or(NvmlError::DRIVER_NOT_LOADED)?.gpus.get(&wanted.place.gpu);
-        let gpu = gpu.ok_or_else(|| {
+        let first = answers[server].as_ref().ok_or(NvmlError::DRIVER_NOT_LOADED)?;
+        let gpu = first.gpus.get(&wanted.place.gpu).ok_or_else(|| {
             let address = servers[server].address();
             log::line(Level::Error, format_args!("{address} offers no such GPU: {}", wanted.place.gpu));
             NvmlError::DRIVER_NOT_LOADED
@@ -204,9 +222,21 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
             wanted: wanted.memory,
             ordinal: ordinal.and_then(|ordinal| u32::try_from(ordinal).ok()),
             facts: facts(gpu),
+            home: home(&answers, server),
+            first: Arc::clone(first),
         });
     }
     Ok(Ready { vgpus, servers })
+}
+
+/// The first server that is the same daemon as this one: two addresses may lead to one.
+fn home(answers: &[Option<Arc<Answer>>], server: usize) -> usize {
+    let identity = |answer: &Option<Arc<Answer>>| answer.as_ref().map(|answer| answer.identity.clone());
+    match answers.get(server).and_then(identity) {
+        Some(own) if !own.is_empty() => answers.iter().position(|other| identity(other).as_ref() == Some(&own)),
+        _ => None,
+    }
+    .unwrap_or(server)
 }
 
 /// The servers of the settings, each once.
@@ -234,5 +264,50 @@ fn facts(gpu: &Gpu) -> Facts {
         firmware: gpu.firmware.clone(),
         pci_device: number(Reading::PciDevice),
         pci_subsystem: number(Reading::PciSubsystem),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use floe_session::settings::Credentials;
+    use floe_wire::ReadTelemetryReply;
+
+    use super::*;
+
+    /// A library whose vGPUs are all GPUs of these first answers, in their order. Their servers cannot be asked again.
+    pub(crate) fn library(replies: &[ReadTelemetryReply<'_>]) -> Vgpus {
+        let answers: Vec<_> = replies.iter().map(|reply| Some(Arc::new(Answer::new(reply)))).collect();
+        let mut vgpus = Vec::new();
+        for (server, first) in answers.iter().enumerate() {
+            let first = first.as_ref().expect("it has one");
+            vgpus.extend(first.gpus.iter().map(|(index, gpu)| Vgpu {
+                server,
+                gpu: *index,
+                wanted: 0,
+                ordinal: None,
+                facts: facts(gpu),
+                home: home(&answers, server),
+                first: Arc::clone(first),
+            }));
+        }
+        let gone = |_| Server::new("unix:///nowhere", Credentials::default(), Vec::new());
+        let ready = Ready { vgpus, servers: replies.iter().map(gone).collect() };
+        let library = Vgpus::new(ProcessSource);
+        *library.state() = State { users: 1, ready: Some(Arc::new(ready)) };
+        library
+    }
+
+    /// The handle of a vGPU.
+    pub(crate) fn handle(library: &Vgpus, index: usize) -> Device {
+        library.ready().and_then(|ready| ready.handle(index)).expect("there is such a vGPU")
+    }
+
+    #[test]
+    fn two_addresses_of_one_daemon_are_one_server() {
+        let reply = |identity| ReadTelemetryReply { server: identity, ..ReadTelemetryReply::default() };
+        let answers = [b"one", b"two", b"one"].map(|identity| Some(Arc::new(Answer::new(&reply(identity)))));
+        assert_eq!([0, 1, 2].map(|server| home(&answers, server)), [0, 1, 0]);
+        let unknown = [b"", b""].map(|identity| Some(Arc::new(Answer::new(&reply(identity)))));
+        assert_eq!([0, 1].map(|server| home(&unknown, server)), [0, 1]);
     }
 }

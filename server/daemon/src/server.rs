@@ -12,7 +12,7 @@ use floe_device::{Probe, Snapshot};
 use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, Transport, is_stranger};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
-    ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
+    ReadTelemetryReply, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
@@ -32,7 +32,7 @@ use crate::modules::module_keeper::ModuleKeeper;
 use crate::status;
 use crate::usage::accounting::Share;
 use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table};
-use crate::usage::telemetry::{Readings, Target, Telemetry};
+use crate::usage::telemetry::{Target, Telemetry, to_wire};
 use crate::workers::driver_settings;
 use crate::workers::probe::told;
 use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
@@ -317,10 +317,6 @@ fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
     }
 }
 
-fn to_wire(readings: &Readings) -> Vec<Reading> {
-    readings.iter().map(|(reading, value)| Reading { number: reading.number(), value: *value }).collect()
-}
-
 impl Host for Server {
     fn token(&self) -> Option<&Token> {
         self.token.as_ref()
@@ -379,11 +375,12 @@ impl Host for Server {
                 let gpu = self.gpu(index)?;
                 let workers = Server::sessions(self).workers_on_gpu(index);
                 let sample = self.telemetry.read(&Target { index, uuid: &gpu.uuid, workers }, request.slow);
-                Some((index, gpu, sample))
+                let topology = request.lasting.then(|| self.telemetry.topology(index, &self.probe.gpus, &self.offered));
+                Some((index, gpu, sample, topology.unwrap_or_default()))
             })
             .collect();
         let sessions = Server::sessions(self);
-        let rows = samples.iter().map(|(index, gpu, sample)| GpuTelemetry {
+        let rows = samples.iter().map(|(index, gpu, sample, topology)| GpuTelemetry {
             index: *index,
             name: &gpu.name,
             uuid: &gpu.uuid,
@@ -399,19 +396,16 @@ impl Host for Server {
             sessions: sessions
                 .tenants(*index, request.host, caller.source)
                 .into_iter()
-                .map(|tenant| SessionTelemetry {
-                    pid: tenant.pid,
-                    ordinal: tenant.ordinal,
-                    memory: tenant.quota,
-                    used: tenant.used,
-                    readings: sample.workers.get(&tenant.worker).map(to_wire).unwrap_or_default(),
-                })
+                .map(|tenant| sample.session_to_wire(&tenant))
                 .collect(),
+            links: topology.links_to_wire(),
+            peers: topology.peers_to_wire(),
         });
         answer(ReadTelemetryReply {
             driver: self.telemetry.driver(),
             memory_limit: self.memory_per_session,
             gpus: rows.collect(),
+            server: &self.identity,
         });
     }
 

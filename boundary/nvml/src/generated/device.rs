@@ -28,6 +28,8 @@ pub trait DeviceCalls {
     fn device_get_index(&self, device: Device) -> NvmlResult<u32>;
     /// What cuDeviceGetName says.
     fn device_get_name(&self, device: Device) -> NvmlResult<String>;
+    /// The same in the first layout, without the subsystem.
+    fn device_get_pci_info(&self, device: Device) -> NvmlResult<FirstPciInfo>;
     /// The same with the PCI class.
     fn device_get_pci_info_ext(&self, device: Device, pci: PciInfoExt) -> NvmlResult<PciInfoExt>;
     /// The same without the long text.
@@ -409,6 +411,28 @@ pub unsafe fn nvmlDeviceGetNumGpuCores<L: crate::Library>(
     // SAFETY: outputs are the program's own variables.
     unsafe {
         c::put(cores, cores_value);
+    }
+    Ok(())
+}
+
+/// `nvmlDeviceGetPciInfo`: checks what C passed and asks the implementation.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `nvmlDeviceGetPciInfo`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn nvmlDeviceGetPciInfo<L: crate::Library>(
+    library: &L,
+    device: Device,
+    pci: *mut FirstPciInfo,
+) -> NvmlResult<()> {
+    c::present(pci)?;
+    let pci_value = library.device_get_pci_info(device)?;
+    // SAFETY: outputs are the program's own variables.
+    unsafe {
+        c::put(pci, pci_value);
     }
     Ok(())
 }

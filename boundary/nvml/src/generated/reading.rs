@@ -121,6 +121,60 @@ pub enum Reading {
     PciDevice = 117,
     /// PCI subsystem id.
     PciSubsystem = 118,
+    /// NVML_PCIE_LINK_MAX_SPEED_…: 5 is 32 GT/s of each lane.
+    LinkSpeedMost = 120,
+    /// 1 where the server computes confidentially.
+    Confidential = 121,
+    /// NVML_CC_SYSTEM_ENVIRONMENT_…
+    ConfidentialEnvironment = 122,
+    /// 1 where developers' tools are allowed all the same.
+    ConfidentialTools = 123,
+    /// NVML_CC_SYSTEM_MULTIGPU_…: how several GPUs protect what they exchange.
+    ConfidentialSeveral = 124,
+    /// NVLinks of the device.
+    Nvlinks = 128,
+    /// Megabytes per second of every active NVLink, if all have the same.
+    NvlinkCommonSpeed = 129,
+    /// NVLinks that end at a switch.
+    NvlinksToSwitches = 130,
+    /// Links to a CPU of the same module.
+    C2cLinks = 131,
+    /// Of a link: 1 where it is up.
+    NvlinkActive = 144,
+    /// Of a link: its version as NVML numbers it.
+    NvlinkVersion = 145,
+    /// Of a link: megabytes per second.
+    NvlinkSpeed = 146,
+    /// Of a link: 1 where it reaches a GPU's memory.
+    NvlinkMemory = 147,
+    /// Of a link: 1 where it reaches the host's memory.
+    NvlinkHostMemory = 148,
+    /// Of a link: 1 where a GPU's memory takes atomics over it.
+    NvlinkAtomics = 149,
+    /// Of a link: 1 where the host's memory takes atomics over it.
+    NvlinkHostAtomics = 150,
+    /// Of a link: 1 where it carries SLI.
+    NvlinkBridge = 151,
+    /// Of a link: 1 where the device has it.
+    NvlinkValid = 152,
+    /// Of a link: NVML_NVLINK_DEVICE_TYPE_… of its other end.
+    NvlinkRemoteKind = 153,
+    /// Of a link: its number at its other end.
+    NvlinkRemoteLink = 154,
+    /// Of a link: PCI device and vendor id of its other end.
+    NvlinkRemoteDevice = 155,
+    /// Of a pair: nvmlGpuP2PStatus_t of reading the peer's memory.
+    PeerRead = 160,
+    /// Of a pair: the same of writing it.
+    PeerWrite = 161,
+    /// Of a pair: the same of doing so over NVLink.
+    PeerNvlink = 162,
+    /// Of a pair: the same of atomics there.
+    PeerAtomics = 163,
+    /// Of a pair: the same of doing so over PCI.
+    PeerPci = 164,
+    /// Of a pair: nvmlGpuTopologyLevel_t of what joins the two.
+    PeerLevel = 165,
 }
 
 impl Reading {
@@ -186,6 +240,33 @@ impl Reading {
             116 => Self::PersistenceMode,
             117 => Self::PciDevice,
             118 => Self::PciSubsystem,
+            120 => Self::LinkSpeedMost,
+            121 => Self::Confidential,
+            122 => Self::ConfidentialEnvironment,
+            123 => Self::ConfidentialTools,
+            124 => Self::ConfidentialSeveral,
+            128 => Self::Nvlinks,
+            129 => Self::NvlinkCommonSpeed,
+            130 => Self::NvlinksToSwitches,
+            131 => Self::C2cLinks,
+            144 => Self::NvlinkActive,
+            145 => Self::NvlinkVersion,
+            146 => Self::NvlinkSpeed,
+            147 => Self::NvlinkMemory,
+            148 => Self::NvlinkHostMemory,
+            149 => Self::NvlinkAtomics,
+            150 => Self::NvlinkHostAtomics,
+            151 => Self::NvlinkBridge,
+            152 => Self::NvlinkValid,
+            153 => Self::NvlinkRemoteKind,
+            154 => Self::NvlinkRemoteLink,
+            155 => Self::NvlinkRemoteDevice,
+            160 => Self::PeerRead,
+            161 => Self::PeerWrite,
+            162 => Self::PeerNvlink,
+            163 => Self::PeerAtomics,
+            164 => Self::PeerPci,
+            165 => Self::PeerLevel,
             _ => return None,
         })
     }

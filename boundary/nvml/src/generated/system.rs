@@ -12,6 +12,10 @@ pub trait SystemCalls {
     fn init_v2(&self) -> NvmlResult<()>;
     /// Takes one nvmlInit back; after the last everything is forgotten.
     fn shutdown(&self) -> NvmlResult<()>;
+    /// The same, and how several GPUs protect what they exchange.
+    fn system_get_conf_compute_settings(&self, settings: ConfidentialSettings) -> NvmlResult<ConfidentialSettings>;
+    /// Whether a server of the vGPUs computes confidentially.
+    fn system_get_conf_compute_state(&self) -> NvmlResult<ConfidentialState>;
     /// What cuDriverGetVersion says.
     fn system_get_cuda_driver_version_v2(&self) -> NvmlResult<i32>;
     /// The server's NVIDIA driver, as text; 580.0 on the CPU device, whose API is that driver's.
@@ -76,6 +80,49 @@ pub unsafe fn nvmlInit_v2<L: crate::Library>(library: &L) -> NvmlResult<()> {
 #[allow(non_snake_case, reason = "the name is C's")]
 pub unsafe fn nvmlShutdown<L: crate::Library>(library: &L) -> NvmlResult<()> {
     library.shutdown()?;
+    Ok(())
+}
+
+/// `nvmlSystemGetConfComputeSettings`: checks what C passed and asks the implementation.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `nvmlSystemGetConfComputeSettings`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn nvmlSystemGetConfComputeSettings<L: crate::Library>(
+    library: &L,
+    settings: *mut ConfidentialSettings,
+) -> NvmlResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let given_settings = unsafe { c::versioned::<ConfidentialSettings>(settings)? };
+    let settings_value = library.system_get_conf_compute_settings(given_settings)?;
+    // SAFETY: outputs are the program's own variables.
+    unsafe {
+        c::put(settings, settings_value);
+    }
+    Ok(())
+}
+
+/// `nvmlSystemGetConfComputeState`: checks what C passed and asks the implementation.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `nvmlSystemGetConfComputeState`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn nvmlSystemGetConfComputeState<L: crate::Library>(
+    library: &L,
+    state: *mut ConfidentialState,
+) -> NvmlResult<()> {
+    c::present(state)?;
+    let state_value = library.system_get_conf_compute_state()?;
+    // SAFETY: outputs are the program's own variables.
+    unsafe {
+        c::put(state, state_value);
+    }
     Ok(())
 }
 

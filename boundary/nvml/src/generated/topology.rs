@@ -3,18 +3,18 @@
 
 use crate::prelude::*;
 
-/// Links and neighbours. The PCIe link is the server's, between its host and the GPU; between vGPUs there is none.
+/// PCIe and neighbours. The PCIe link is the server's, between its host and the GPU. Between vGPUs of one server there is what joins its GPUs; between servers there is nothing.
 #[allow(clippy::missing_errors_doc, reason = "every method gives NVML's own error")]
 pub trait TopologyCalls {
     /// All CPUs of this machine: the GPU is as near to each.
     fn device_get_cpu_affinity(&self, device: Device, set: &mut [u64]) -> NvmlResult<()>;
     /// The same for any scope.
     fn device_get_cpu_affinity_within_scope(&self, device: Device, set: &mut [u64], scope: u32) -> NvmlResult<()>;
-    /// Kernels cannot reach another vGPU's memory: not supported, as a status.
+    /// Of one GPU: OK. Of one server: what its driver says of the two GPUs. Else not supported, as a status.
     fn device_get_p2p_status(&self, device: Device, peer: Device, capability: u32) -> NvmlResult<u32>;
     /// Kilobytes per second over the last 20 ms.
     fn device_get_pcie_throughput(&self, device: Device, direction: u32) -> NvmlResult<u32>;
-    /// The system: nothing nearer joins two vGPUs.
+    /// Of one server: what it says of the two GPUs. Else the system: nothing nearer joins two vGPUs.
     fn device_get_topology_common_ancestor(&self, device: Device, peer: Device) -> NvmlResult<u32>;
     /// 1 where both are vGPUs of one GPU.
     fn device_on_same_board(&self, device: Device, peer: Device) -> NvmlResult<i32>;
@@ -173,6 +173,29 @@ pub unsafe fn nvmlDeviceGetP2PStatus<L: crate::Library>(
     // SAFETY: outputs are the program's own variables.
     unsafe {
         c::put(status, status_value);
+    }
+    Ok(())
+}
+
+/// `nvmlDeviceGetPcieLinkMaxSpeed`: checks what C passed and asks the implementation.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `nvmlDeviceGetPcieLinkMaxSpeed`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn nvmlDeviceGetPcieLinkMaxSpeed<L: crate::Library>(
+    library: &L,
+    device: Device,
+    speed: *mut u32,
+) -> NvmlResult<()> {
+    c::present(speed)?;
+    library.check(device)?;
+    let speed_value = c::narrow(library.reading(device, Reading::LinkSpeedMost)?)?;
+    // SAFETY: outputs are the program's own variables.
+    unsafe {
+        c::put(speed, speed_value);
     }
     Ok(())
 }

@@ -970,7 +970,12 @@ impl<'a> Sample<'a> for MemoryOperation {
 
 impl<'a> Sample<'a> for ReadTelemetry<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { host: Sample::sample(source), gpus: Sample::sample(source), slow: Sample::sample(source) }
+        Self {
+            host: Sample::sample(source),
+            gpus: Sample::sample(source),
+            slow: Sample::sample(source),
+            lasting: Sample::sample(source),
+        }
     }
 }
 
@@ -990,7 +995,21 @@ impl<'a> Sample<'a> for GpuTelemetry<'a> {
             firmware: Sample::sample(source),
             readings: Sample::sample(source),
             sessions: Sample::sample(source),
+            links: Sample::sample(source),
+            peers: Sample::sample(source),
         }
+    }
+}
+
+impl<'a> Sample<'a> for LinkTelemetry<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { link: Sample::sample(source), remote: Sample::sample(source), readings: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerTelemetry {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { index: Sample::sample(source), readings: Sample::sample(source) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is.
+/// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds, `lasting` for links and peers, which do not change. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is. `server` is what `AttachReply.server` says.
 ///
 /// Kind 0x0006, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,10 +18,14 @@ pub struct ReadTelemetry<'a> {
     pub host: &'a str,
     pub gpus: Vec<u32>,
     pub slow: bool,
+    pub lasting: bool,
 }
 
 impl<'a> Field<'a> for ReadTelemetry<'a> {
-    const LEAST: usize = <&'a str as Field<'a>>::LEAST + <Vec<u32> as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST
+        + <Vec<u32> as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<4>(out);
@@ -32,12 +36,18 @@ impl<'a> Field<'a> for ReadTelemetry<'a> {
         for element in &self.gpus {
             element.write(out);
         }
-        let room = crate::reader::room::<1>(out);
+        let room = crate::reader::room::<2>(out);
         room[0..1].copy_from_slice(&[u8::from(self.slow)]);
+        room[1..2].copy_from_slice(&[u8::from(self.lasting)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { host: reader.field("host")?, gpus: reader.field("gpus")?, slow: reader.field("slow")? })
+        Ok(Self {
+            host: reader.field("host")?,
+            gpus: reader.field("gpus")?,
+            slow: reader.field("slow")?,
+            lasting: reader.field("lasting")?,
+        })
     }
 }
 
@@ -63,11 +73,14 @@ pub struct ReadTelemetryReply<'a> {
     pub driver: &'a str,
     pub memory_limit: u64,
     pub gpus: Vec<GpuTelemetry<'a>>,
+    pub server: &'a [u8],
 }
 
 impl<'a> Field<'a> for ReadTelemetryReply<'a> {
-    const LEAST: usize =
-        <&'a str as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST;
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<4>(out);
@@ -79,6 +92,9 @@ impl<'a> Field<'a> for ReadTelemetryReply<'a> {
         for element in &self.gpus {
             element.write(out);
         }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
+        out.extend_from_slice(self.server);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -86,6 +102,7 @@ impl<'a> Field<'a> for ReadTelemetryReply<'a> {
             driver: reader.field("driver")?,
             memory_limit: reader.field("memory_limit")?,
             gpus: reader.field("gpus")?,
+            server: reader.field("server")?,
         })
     }
 }
@@ -106,6 +123,8 @@ pub struct GpuTelemetry<'a> {
     pub firmware: &'a str,
     pub readings: Vec<Reading>,
     pub sessions: Vec<SessionTelemetry>,
+    pub links: Vec<LinkTelemetry<'a>>,
+    pub peers: Vec<PeerTelemetry>,
 }
 
 impl<'a> Field<'a> for GpuTelemetry<'a> {
@@ -121,7 +140,9 @@ impl<'a> Field<'a> for GpuTelemetry<'a> {
         + <&'a str as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
         + <Vec<Reading> as Field<'a>>::LEAST
-        + <Vec<SessionTelemetry> as Field<'a>>::LEAST;
+        + <Vec<SessionTelemetry> as Field<'a>>::LEAST
+        + <Vec<LinkTelemetry<'a>> as Field<'a>>::LEAST
+        + <Vec<PeerTelemetry> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<8>(out);
@@ -157,6 +178,16 @@ impl<'a> Field<'a> for GpuTelemetry<'a> {
         for element in &self.sessions {
             element.write(out);
         }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.links.len()));
+        for element in &self.links {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.peers.len()));
+        for element in &self.peers {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -174,7 +205,61 @@ impl<'a> Field<'a> for GpuTelemetry<'a> {
             firmware: reader.field("firmware")?,
             readings: reader.field("readings")?,
             sessions: reader.field("sessions")?,
+            links: reader.field("links")?,
+            peers: reader.field("peers")?,
         })
+    }
+}
+
+/// An NVLink of the GPU by its number there: the PCI bus id at its other end as text (empty where it is not shown), and its readings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkTelemetry<'a> {
+    pub link: u32,
+    pub remote: &'a str,
+    pub readings: Vec<Reading>,
+}
+
+impl<'a> Field<'a> for LinkTelemetry<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <Vec<Reading> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.link.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.remote.len()));
+        out.extend_from_slice(self.remote.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.readings.len()));
+        for element in &self.readings {
+            element.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { link: reader.field("link")?, remote: reader.field("remote")?, readings: reader.field("readings")? })
+    }
+}
+
+/// Another GPU of the server, by its index: what the server's driver says of the pair.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeerTelemetry {
+    pub index: u32,
+    pub readings: Vec<Reading>,
+}
+
+impl<'a> Field<'a> for PeerTelemetry {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <Vec<Reading> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.index.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.readings.len()));
+        for element in &self.readings {
+            element.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { index: reader.field("index")?, readings: reader.field("readings")? })
     }
 }
 

@@ -4,49 +4,22 @@
 
 mod machine;
 mod nvidia;
+mod nvlink;
+mod sample;
+mod topology;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use floe_nvml::Reading;
-
+use floe_device::Snapshot;
 use machine::Machine;
 use nvidia::Nvidia;
+pub(crate) use sample::{Target, TelemetrySample, to_wire};
+pub(crate) use topology::Topology;
 
 /// The age up to which numbers are reused: monitors ask several times for one sample.
 const FRESH: Duration = Duration::from_millis(100);
-
-/// Numbers that were read.
-pub(crate) type Readings = Vec<(Reading, u64)>;
-
-/// A sample of one GPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct TelemetrySample {
-    pub(crate) readings: Readings,
-    /// Per worker process.
-    pub(crate) workers: BTreeMap<u32, Readings>,
-    /// The device's constant texts.
-    pub(crate) labels: Labels,
-}
-
-/// Texts about a device; empty if unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Labels {
-    pub(crate) serial: String,
-    pub(crate) part: String,
-    pub(crate) firmware: String,
-}
-
-/// A GPU to be read.
-#[derive(Debug, Clone)]
-pub(crate) struct Target<'a> {
-    pub(crate) index: u32,
-    /// Its 16-byte id.
-    pub(crate) uuid: &'a [u8],
-    /// Process ids of the workers on it.
-    pub(crate) workers: Vec<u32>,
-}
 
 /// The source of the numbers.
 #[derive(Debug)]
@@ -65,6 +38,8 @@ pub(crate) struct Telemetry {
     /// Opened at the first question: most daemons' clients never ask.
     source: OnceLock<Source>,
     samples: Mutex<BTreeMap<u32, Taken>>,
+    /// Each GPU's surroundings, read once: they are constant.
+    topologies: Mutex<BTreeMap<u32, Arc<Topology>>>,
 }
 
 #[derive(Debug)]
@@ -77,7 +52,7 @@ struct Taken {
 impl Telemetry {
     /// Telemetry of devices of this kind, as the probe named it.
     pub(crate) fn new(kind: &str) -> Self {
-        Self { kind: kind.to_owned(), source: OnceLock::new(), samples: Mutex::default() }
+        Self { kind: kind.to_owned(), source: OnceLock::new(), samples: Mutex::default(), topologies: Mutex::default() }
     }
 
     fn source(&self) -> &Source {
@@ -118,6 +93,31 @@ impl Telemetry {
         sample
     }
 
+    /// The surroundings of a GPU among those that are offered, which are always the same.
+    pub(crate) fn topology(&self, index: u32, gpus: &[Snapshot], offered: &[u32]) -> Arc<Topology> {
+        let row = |&index: &u32| Some((index, gpus.get(usize::try_from(index).ok()?)?));
+        let read = || Arc::new(self.read_topology(index, &offered.iter().filter_map(row).collect()));
+        floe_lock::lock(&self.topologies).entry(index).or_insert_with(read).clone()
+    }
+
+    fn read_topology(&self, index: u32, offered: &BTreeMap<u32, &Snapshot>) -> Topology {
+        let Some(gpu) = offered.get(&index) else { return Topology::default() };
+        let links = match self.source() {
+            Source::Nvidia(nvidia) => nvidia.links(&gpu.uuid),
+            Source::Machine(_) | Source::None => Vec::new(),
+        };
+        let pair = |(peer, its): (&u32, &&Snapshot)| {
+            let told = match self.source() {
+                Source::Nvidia(nvidia) => nvidia.pair(&gpu.uuid, &its.uuid),
+                Source::Machine(_) | Source::None => Vec::new(),
+            };
+            let attributes = usize::try_from(*peer).ok().and_then(|peer| gpu.peers.get(peer));
+            (*peer, topology::pair(told, attributes))
+        };
+        let peers = offered.iter().filter(|(peer, _)| **peer != index).map(pair).collect();
+        Topology { links, peers }
+    }
+
     /// Bytes of each process on a GPU, by process id; `None` if unknown.
     pub(crate) fn processes(&self, uuid: &[u8]) -> Option<BTreeMap<u32, u64>> {
         match self.source() {
@@ -134,6 +134,8 @@ impl Telemetry {
 
 #[cfg(test)]
 mod tests {
+    use floe_nvml::Reading;
+
     use super::*;
 
     #[test]
@@ -142,6 +144,17 @@ mod tests {
         let target = Target { index: 0, uuid: &[0; 16], workers: vec![std::process::id()] };
         assert_eq!(telemetry.read(&target, true), TelemetrySample::default());
         assert_eq!(telemetry.driver(), "");
+    }
+
+    #[test]
+    fn a_gpus_surroundings_are_the_other_gpus_that_are_offered() {
+        let gpu = Snapshot { peers: vec![[0, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]], ..Snapshot::default() };
+        let (gpus, offered) = (vec![gpu; 4], [0, 2, 3, 9]);
+        let topology = Telemetry::new("other").topology(0, &gpus, &offered);
+        let reads: Vec<_> = topology.peers.iter().map(|(peer, readings)| (*peer, readings[0])).collect();
+        assert_eq!(reads, [(2, (Reading::PeerRead, 0)), (3, (Reading::PeerRead, 5))]);
+        assert_eq!(topology.links, []);
+        assert_eq!(*Telemetry::new("other").topology(1, &gpus, &offered), Topology::default());
     }
 
     #[test]

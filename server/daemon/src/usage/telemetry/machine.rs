@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
 
-use super::{Target, TelemetrySample};
+use super::sample::{Target, TelemetrySample};
 
 /// A sample compares two looks at the workers' times. A look older than this is too old. One of a second ago is not,
 /// since monitors ask once a second.

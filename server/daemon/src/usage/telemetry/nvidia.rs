@@ -10,13 +10,14 @@ use floe_device::nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor, TemperatureThreshold,
 };
 use floe_device::nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
-use floe_device::nvml_wrapper::error::NvmlError;
 use floe_device::nvml_wrapper::structs::device::FieldId;
 use floe_device::nvml_wrapper::{Device, Nvml};
-use floe_device::{OpenError, open_nvml};
+use floe_device::{OpenError, confidential_settings, open_nvml};
 use floe_nvml::Reading;
 
-use super::{Labels, Readings, Target, TelemetrySample};
+use super::nvlink;
+use super::sample::{Labels, Readings, Samples, Target, TelemetrySample};
+use super::topology::Link;
 
 /// `NVML_FI_DEV_MEMORY_TEMP`: no function of its own.
 const MEMORY_TEMPERATURE: FieldId = FieldId(82);
@@ -39,15 +40,6 @@ pub(super) struct Nvidia {
     driver: String,
     /// Each GPU's constant readings, half of all there are.
     lasting: Mutex<BTreeMap<u32, (Readings, Labels)>>,
-}
-
-/// The readings collected so far.
-struct Samples(Readings);
-
-impl Samples {
-    fn add(&mut self, reading: Reading, value: Result<impl Into<u64>, NvmlError>) {
-        self.0.extend(value.ok().map(|value| (reading, value.into())));
-    }
 }
 
 impl Nvidia {
@@ -96,6 +88,17 @@ impl Nvidia {
         Some(bytes)
     }
 
+    /// A GPU's NVLinks.
+    pub(super) fn links(&self, uuid: &[u8]) -> Vec<Link> {
+        self.device(uuid).map(|device| nvlink::links(&device)).unwrap_or_default()
+    }
+
+    /// What the library says of two GPUs.
+    pub(super) fn pair(&self, uuid: &[u8], peer: &[u8]) -> Readings {
+        let both = self.device(uuid).zip(self.device(peer));
+        both.map(|(device, peer)| nvlink::pair(&device, peer)).unwrap_or_default()
+    }
+
     /// The constant readings, read once.
     fn lasting(&self, index: u32, device: &Device<'_>) -> (Readings, Labels) {
         let mut known = floe_lock::lock(&self.lasting);
@@ -103,6 +106,7 @@ impl Nvidia {
             let mut samples = Samples(Vec::new());
             limits(device, &mut samples);
             identity(device, &mut samples);
+            nvlink::together(device, &mut samples);
             (samples.0, labels(device))
         };
         known.entry(index).or_insert_with(ask).clone()
@@ -202,6 +206,7 @@ fn limits(device: &Device<'_>, samples: &mut Samples) {
     samples.add(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
     samples.add(Reading::LinkGenerationMost, device.max_pcie_link_gen());
     samples.add(Reading::LinkWidthMost, device.max_pcie_link_width());
+    samples.add(Reading::LinkSpeedMost, device.max_pcie_link_speed().map(|speed| speed.as_c()));
     samples.add(Reading::MemoryBusWidth, device.memory_bus_width());
 }
 
@@ -212,7 +217,13 @@ fn identity(device: &Device<'_>, samples: &mut Samples) {
     samples.add(Reading::Cores, device.num_cores());
     if let Ok(pci) = device.pci_info() {
         samples.add(Reading::PciDevice, Ok(pci.pci_device_id));
-        samples.0.extend(pci.pci_sub_system_id.map(|id| (Reading::PciSubsystem, u64::from(id))));
+        samples.extend(Reading::PciSubsystem, pci.pci_sub_system_id.map(u64::from));
+    }
+    if let Some([environment, enabled, tools, several]) = confidential_settings(device.nvml()) {
+        samples.add(Reading::ConfidentialEnvironment, Ok(environment));
+        samples.add(Reading::Confidential, Ok(enabled));
+        samples.add(Reading::ConfidentialTools, Ok(tools));
+        samples.add(Reading::ConfidentialSeveral, Ok(several));
     }
 }
 
@@ -246,18 +257,5 @@ fn labels(device: &Device<'_>) -> Labels {
         serial: device.serial().unwrap_or_default(),
         part: device.board_part_number().unwrap_or_default(),
         firmware: device.vbios_version().unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_device_does_not_say_is_left_out() {
-        let mut samples = Samples(Vec::new());
-        samples.add(Reading::Power, Ok(70_000_u32));
-        samples.add(Reading::Temperature, Err::<u32, _>(NvmlError::NotSupported));
-        assert_eq!(samples.0, [(Reading::Power, 70_000)]);
     }
 }
