@@ -13,6 +13,7 @@ mod journal;
 mod life;
 mod modules;
 mod options;
+mod peers;
 pub mod protection;
 mod server;
 mod status;

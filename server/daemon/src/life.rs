@@ -25,6 +25,7 @@ use crate::error::DaemonError;
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
+use crate::peers::passing::Peers;
 use crate::server::Server;
 use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
@@ -60,7 +61,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
     let gate = Arc::new(Gate::new(raise_descriptors())?);
-    let sessions = sessions(&probe, &offered);
+    let sessions = Table::new(sessions(&probe, &offered));
     let server = Arc::new(Server {
         telemetry,
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
@@ -87,7 +88,8 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         unprotected,
         fixed_addresses: settings.values.fixed_addresses,
         session_limits: session_limits(settings),
-        sessions: Table::new(sessions),
+        peers: Peers::new(sessions.clone()),
+        sessions,
         gate,
         journal: Journal::default(),
     });

@@ -29,6 +29,7 @@ use crate::journal::Journal;
 use crate::log;
 use crate::modules::module_cache::ModuleCache;
 use crate::modules::module_keeper::ModuleKeeper;
+use crate::peers::passing::Peers;
 use crate::status;
 use crate::usage::accounting::Share;
 use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table};
@@ -83,6 +84,8 @@ pub(crate) struct Server {
     pub(crate) fixed_addresses: bool,
     pub(crate) session_limits: SessionLimits,
     pub(crate) sessions: Table,
+    /// What sessions share with each other.
+    pub(crate) peers: Arc<Peers>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
     pub(crate) telemetry: Telemetry,
@@ -207,6 +210,7 @@ impl Server {
         if let Err(error) = self.give_modules(session, &channel) {
             say(format_args!(": its modules are not cached: {error}"));
         }
+        let member = self.peers.begin(session, admission.gpu, Arc::clone(&channel));
         if let Err(error) = give(&channel, Role::Session, link) {
             // Dropping the handle ends the worker.
             return say(format_args!(": cannot hand its connection to the worker: {error}"));
@@ -219,11 +223,13 @@ impl Server {
             Report::Keeps(bytes) => self.sessions().accounting().keep(session, bytes),
             Report::Broken(broken) => self.breaks(session, source, broken),
             Report::Ready => self.measure(session, &target),
+            Report::Import(import) => member.import(import),
+            Report::Returned(returned) => member.returned(&returned),
             Report::Ended(_) => {}
         };
         let grace = Duration::from_millis(admission.grace_ms);
         let log = |entry: &str| self.journal.of_session(source, entry);
-        if let Some(why) = worker.follow(session, grace, log, report) {
+        if let Some(why) = worker.follow(session, grace, log, report, Some(&member)) {
             say(format_args!(" ended: {why}"));
         }
     }

@@ -46,6 +46,10 @@ pub trait Mapped: Send + Sync {
     fn read(&self, offset: usize, bytes: &mut [u8]);
     /// Whether kernels reach it, at its own address.
     fn is_reached(&self) -> bool;
+    /// Raises the aligned word of 64 bits at `offset` to `value`, unless it is higher. Other processes may have the word.
+    fn raise(&self, offset: usize, value: u64);
+    /// Adds to the aligned word of 64 bits at `offset`, as `raise` does, and returns the sum.
+    fn add(&self, offset: usize, value: u64) -> u64;
 }
 
 /// One GPU with one context, as the worker drives it. Calls the worker makes as they are come from the table, as

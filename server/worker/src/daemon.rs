@@ -5,3 +5,4 @@
 pub mod cache_channel;
 pub mod contract;
 pub mod descriptor_passing;
+pub mod peer_notices;

@@ -8,11 +8,12 @@ mod daemon;
 mod issue;
 mod life;
 mod memory;
+mod peer;
 pub mod sandbox;
 mod wire_in;
 
 pub use complete::output::Output;
-pub use daemon::{cache_channel, contract, descriptor_passing};
+pub use daemon::{cache_channel, contract, descriptor_passing, peer_notices};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;
@@ -23,6 +24,7 @@ pub use life::serve::{Plan, serve};
 pub use life::watch::{Process, Resumption};
 pub use life::watchdog::Watchdog;
 pub use memory::ledger::{Granted, Grants};
+pub use peer::ends::{PATIENCE as PEER_PATIENCE, PeerEnds, PeerReports};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,12 @@ use floe_abi::CudaError;
 use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
-use floe_worker::descriptor_passing::{Passed, Role, Taker};
+use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
+use floe_worker::peer_notices::{Answers, Import, MOST_RETURNED, Returned};
+use floe_worker::sandbox::Reserved;
 use floe_worker::{
-    Cache, Ending, Granted, Grants, Joining, Log, Output, Plan, Process, Resumption, Watchdog, close_inherited, end,
-    one_entry, sandbox, serve, use_rings, without_randomization,
+    Cache, Ending, Granted, Grants, Joining, Log, Output, PEER_PATIENCE, PeerEnds, PeerReports, Plan, Process,
+    Resumption, Watchdog, close_inherited, end, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
@@ -34,6 +36,8 @@ const OOM_SCORE_ADJUSTMENT: i32 = 500;
 /// The shortest time between two requests for memory. Each comes with a report of what is held, and the daemon takes
 /// 1000 lines a second.
 const ASK_EVERY: Duration = Duration::from_millis(3);
+/// Reports about imports in a second.
+const PEER_REPORTS: u32 = 500;
 /// The longest wait for a grant of memory; the daemon answers at once.
 const GRANT_WAIT: Duration = Duration::from_secs(10);
 /// The exit status when the session ended otherwise than by its client's leaving.
@@ -82,8 +86,8 @@ fn check_sandbox(library: &str) -> Result<()> {
 }
 
 /// Becomes a process that harms nobody but its own session, whatever a client makes of it. Nothing of the client has been read.
-/// Returns the client's process, which cannot be found from within.
-fn shut_in(task: &Task) -> Result<Option<Process>> {
+/// Returns the client's process, which cannot be found from within, and the way on which descriptors go to the daemon.
+fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
     // Those that come are the daemon's.
     floe_transport::write_without_descriptors();
     if let Err(error) = close_inherited() {
@@ -98,19 +102,23 @@ fn shut_in(task: &Task) -> Result<Option<Process>> {
     let _ = rustix::process::setsid();
     let client = task.client.and_then(Process::of);
     bound_host_memory(task);
+    // The only way on which descriptors leave this process; standard input is the socket to the daemon.
+    let reserved = sandbox::reserve(io::stdin().as_fd()).context("reserving the way to the daemon")?;
     // The daemon has already logged which parts of it the kernel lacks.
     sandbox::enter(Path::new(&task.library), task.sandbox)?;
-    Ok(client)
+    Ok((client, reserved))
 }
 
 fn session(task: &str) -> Result<()> {
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
-    let client = shut_in(&task)?;
+    let (client, reserved) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output()?;
     let log = Log::to_standard_error(task.session)?;
+    let (noticed, notices) = channel();
+    let taker = taker.noticing(noticed);
     let (taker, grants) = if task.asks_for_memory { Asking::begin(taker, &reports) } else { (taker, None) };
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
@@ -129,7 +137,8 @@ fn session(task: &str) -> Result<()> {
     let ending = match ready {
         Ok(()) => {
             let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-            work(&task, Connections { link, joining, resumption, cache }, &seen, output, grants, &told)
+            let peers = Peers { reserved, notices, seen: &seen };
+            work(&task, Connections { link, joining, resumption, cache }, peers, output, grants, &told)
         }
         Err(ending) => ending,
     };
@@ -182,6 +191,13 @@ struct Connections {
     cache: Option<Cache>,
 }
 
+/// The session's ways to other sessions, and its figures.
+struct Peers<'a> {
+    reserved: Reserved,
+    notices: Receiver<Noticed>,
+    seen: &'a Seen,
+}
+
 /// The receivers of the session's reports.
 struct Told<'a> {
     reports: &'a Reports,
@@ -192,7 +208,7 @@ struct Told<'a> {
 fn work(
     task: &Task,
     Connections { link, joining, resumption, cache }: Connections,
-    seen: &Seen,
+    Peers { reserved, notices, seen }: Peers<'_>,
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
@@ -204,7 +220,7 @@ fn work(
             return refuse(link, error);
         }
     };
-    match sandbox::close_behind_start(task.sandbox) {
+    match sandbox::close_behind_start(task.sandbox, Some(&reserved)) {
         Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
         Err(error) => {
             watchdog.is_over();
@@ -212,6 +228,14 @@ fn work(
         }
     }
     reports.say(&Report::Ready);
+    let ends = PeerEnds {
+        session: task.session,
+        reports: Box::new(reports.clone()),
+        notices,
+        answers: Answers::over(reserved),
+        beside: Arc::clone(&seen.beside),
+        patience: PEER_PATIENCE,
+    };
     let plan = Plan {
         ordinal: task.ordinal,
         memory: task.memory,
@@ -224,6 +248,7 @@ fn work(
         cache,
         used: Arc::clone(&seen.used),
         joining,
+        peers: Some(ends),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),
@@ -278,6 +303,8 @@ fn say_panics(log: Log, watchdog: Watchdog) {
 struct Seen {
     /// Bytes of physical memory it holds.
     used: Arc<AtomicU64>,
+    /// Bytes beside these that it pays for.
+    beside: Arc<AtomicU64>,
     /// Whether its client is missing.
     broken: Arc<AtomicBool>,
 }
@@ -286,6 +313,7 @@ struct Seen {
 #[derive(Clone)]
 struct Reports {
     pipe: Arc<Mutex<File>>,
+    returned: Arc<Mutex<Paced>>,
 }
 
 impl Reports {
@@ -294,7 +322,7 @@ impl Reports {
         if !rustix::fs::fstat(&pipe).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_fifo()) {
             bail!(USAGE);
         }
-        Ok(Self { pipe: Arc::new(Mutex::new(File::from(pipe))) })
+        Ok(Self { pipe: Arc::new(Mutex::new(File::from(pipe))), returned: Arc::default() })
     }
 
     fn say(&self, report: &Report) {
@@ -324,7 +352,9 @@ impl Reports {
                     log.line(format_args!("the daemon is gone"));
                     end(FAILED);
                 }
-                let now = (seen.used.load(Ordering::Relaxed), seen.broken.load(Ordering::Relaxed));
+                reports.say_returned(Instant::now());
+                let used = seen.used.load(Ordering::Relaxed).saturating_add(seen.beside.load(Ordering::Relaxed));
+                let now = (used, seen.broken.load(Ordering::Relaxed));
                 if now.0 != last.0 {
                     reports.say(&Report::Used(now.0));
                 }
@@ -336,6 +366,56 @@ impl Reports {
         };
         std::thread::Builder::new().name("floe-report".into()).spawn(watch)?;
         Ok(())
+    }
+}
+
+/// Imports that were let go and not said yet, and the reports about imports of the present second. The daemon takes a
+/// worker that reports without end for a hostile one.
+#[derive(Default)]
+struct Paced {
+    unsaid: Vec<Returned>,
+    second: Option<Instant>,
+    reports: u32,
+}
+
+impl Paced {
+    /// Whether one more report may leave.
+    fn may_say(&mut self, now: Instant) -> bool {
+        if self.second.is_none_or(|second| now.saturating_duration_since(second) >= Duration::from_secs(1)) {
+            (self.second, self.reports) = (Some(now), 0);
+        }
+        self.reports += 1;
+        self.reports <= PEER_REPORTS
+    }
+}
+
+impl Reports {
+    /// Says what was let go, where it may; else the next report or the next second does.
+    fn say_returned(&self, now: Instant) {
+        loop {
+            let mut paced = floe_lock::lock(&self.returned);
+            if paced.unsaid.is_empty() || !paced.may_say(now) {
+                return;
+            }
+            let count = paced.unsaid.len().min(MOST_RETURNED);
+            let said = paced.unsaid.drain(..count).collect();
+            drop(paced);
+            self.say(&Report::Returned(said));
+        }
+    }
+}
+
+impl PeerReports for Reports {
+    fn import(&self, import: Import) {
+        while !floe_lock::lock(&self.returned).may_say(Instant::now()) {
+            std::thread::sleep(ASK_EVERY);
+        }
+        self.say(&Report::Import(import));
+    }
+
+    fn returned(&self, returned: Returned) {
+        floe_lock::lock(&self.returned).unsaid.push(returned);
+        self.say_returned(Instant::now());
     }
 }
 

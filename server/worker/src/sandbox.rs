@@ -7,6 +7,7 @@
 mod calls;
 mod files;
 mod privileges;
+mod reserved;
 
 use std::io;
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use privileges::{Standing, empty_bounding_set};
+pub use reserved::{Reserved, reserve};
 
 /// The parts of the sandbox that the operator demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,14 +57,15 @@ pub struct Protection {
     pub missing: Vec<String>,
 }
 
-/// Takes what only a driver's start needs, from every thread there is: before the client's first command.
+/// Takes what only a driver's start needs, from every thread there is: before the client's first command. From then on
+/// `sendmsg` takes the reserved descriptor's number only.
 ///
 /// # Errors
 /// [`SandboxError`] when the operator demands it and the kernel refuses.
-pub fn close_behind_start(demand: Demand) -> Result<Vec<String>, SandboxError> {
+pub fn close_behind_start(demand: Demand, reserved: Option<&Reserved>) -> Result<Vec<String>, SandboxError> {
     let refused = match demand {
         Demand::Off => Ok(()),
-        Demand::Usual | Demand::Required => calls::restrict_further(),
+        Demand::Usual | Demand::Required => calls::restrict_further(reserved.map(Reserved::number)),
     };
     let missing = refused.err().map(|words| format!("seccomp leaves sockets to be made: {words}"));
     accept(missing.into_iter().collect(), demand)

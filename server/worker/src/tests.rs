@@ -12,6 +12,7 @@ mod inline_wait;
 mod launches;
 mod linking;
 mod mirrors;
+mod peers;
 mod quota;
 mod resumption;
 mod sharing;
@@ -122,6 +123,7 @@ impl Client {
             cache: None,
             used: Arc::clone(&used),
             joining,
+            peers: None,
             resumption: None,
             idle: None,
             watchdog: Watchdog::nobody(),
@@ -783,7 +785,7 @@ fn protocol_violations_end_the_session_and_say_why() {
     let words = Client::new().break_with(&map);
     assert_eq!(words, "protocol violation by the client: MapBlock (command 1): no block has the id: 1");
     let words = Client::new().break_with(&MapBlock { at: DevicePtr(BASE - 1), ..map });
-    assert!(words.ends_with("outside the session's window: 2097152 bytes at 0x1fffffffffff"), "{words}");
+    assert!(words.ends_with("outside the program's windows: 2097152 bytes at 0x1fffffffffff"), "{words}");
     let words = Client::new().break_with(&CreateBlock { block: BlockId(1), bytes: 5 });
     assert!(words.ends_with("not a multiple of the granularity 2097152: 5"), "{words}");
     let words = Client::new().break_with(&SynchronizeStream { stream: StreamId(3) });

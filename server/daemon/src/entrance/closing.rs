@@ -35,7 +35,7 @@ struct State {
 
 impl Closer {
     /// Closes a socket without waiting.
-    fn close(self: &Arc<Self>, socket: OwnedFd) {
+    pub(crate) fn close(self: &Arc<Self>, socket: OwnedFd) {
         self.state().waiting.push(socket);
         self.go_on();
     }

@@ -3,7 +3,7 @@
 //! worker's output can neither fill the daemon's memory nor look like another's lines. No signal reaches a later
 //! process with the same id.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +47,15 @@ impl Ender {
         // The process may just have ended.
         let _ = pidfd_send_signal(&*self.0, signal);
     }
+}
+
+/// The daemon's end of a worker's socket, beside its reports and log lines.
+pub(crate) trait Ear {
+    /// The descriptors to wait at, and for what.
+    fn watched(&self) -> [(BorrowedFd<'_>, PollFlags); 2];
+    /// Reads and writes what can be read and written without waiting. Returns the number of messages, or why the worker is
+    /// to be killed.
+    fn attend(&self) -> Result<u32, &'static str>;
 }
 
 /// A running worker. Dropping this kills it.
@@ -95,10 +104,11 @@ impl Worker {
         grace: Duration,
         say: impl FnMut(&str) -> bool,
         report: impl FnMut(Report),
+        ear: Option<&dyn Ear>,
     ) -> Option<String> {
         let mut voice = Voice::new(session, grace, say, report);
         if let Some((reports, words)) = self.child.stdout.take().zip(self.child.stderr.take()) {
-            self.hear(&mut voice, Lines::of(reports.into(), REPORT_BYTES), Lines::of(words.into(), WORDS_BYTES));
+            self.hear(&mut voice, Lines::of(reports.into(), REPORT_BYTES), Lines::of(words.into(), WORDS_BYTES), ear);
         }
         match self.child.wait() {
             Ok(status) if status.success() => None,
@@ -108,7 +118,13 @@ impl Worker {
     }
 
     /// Reads its output until its process has ended and all has been read.
-    fn hear(&self, voice: &mut Voice<impl FnMut(&str) -> bool, impl FnMut(Report)>, reports: Lines, words: Lines) {
+    fn hear(
+        &self,
+        voice: &mut Voice<impl FnMut(&str) -> bool, impl FnMut(Report)>,
+        reports: Lines,
+        words: Lines,
+        ear: Option<&dyn Ear>,
+    ) {
         let (mut reports, mut words) = (Some(reports), Some(words));
         let mut last_reads = LAST_READS;
         while last_reads > 0 {
@@ -120,7 +136,12 @@ impl Worker {
                 self.ender.signal(Signal::KILL);
             }
             let heard = words.as_ref().filter(|_| !voice.is_quieted());
-            let [process, has_report, has_words] = wait(&self.ender, reports.as_ref(), heard, voice.patience());
+            let ear = ear.filter(|_| voice.failure.is_none());
+            let ready = wait(&self.ender, reports.as_ref(), heard, ear, voice.patience());
+            let [process, has_report, has_words, has_messages] = ready;
+            if has_messages && let Some(ear) = ear {
+                voice.messages(ear.attend());
+            }
             if has_words && !words.as_mut().is_some_and(|words| words.read(|line| voice.says(line))) {
                 words = None;
             }
@@ -136,22 +157,30 @@ impl Worker {
     }
 }
 
-/// Waits until the process has ended or has written something. Returns which of these.
-fn wait(process: &Ender, reports: Option<&Lines>, words: Option<&Lines>, patience: Option<Duration>) -> [bool; 3] {
+/// Waits until the process has ended or has written something, or there is something to write. Returns which of these.
+fn wait(
+    process: &Ender,
+    reports: Option<&Lines>,
+    words: Option<&Lines>,
+    ear: Option<&dyn Ear>,
+    patience: Option<Duration>,
+) -> [bool; 4] {
     let own = process.0.as_fd();
+    let [socket, wake] = ear.map_or([None; 2], |ear| ear.watched().map(Some));
+    let readable = |descriptor| Some((descriptor, PollFlags::IN));
     // A closed pipe is not polled.
-    let watched = [Some(own), reports.map(AsFd::as_fd), words.map(AsFd::as_fd)];
-    let mut watched = watched.map(|descriptor| match descriptor {
-        Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
-        None => PollFd::from_borrowed_fd(own, PollFlags::empty()),
+    let pipes = [reports.map(AsFd::as_fd), words.map(AsFd::as_fd)].map(|pipe| pipe.and_then(readable));
+    let mut watched = [readable(own), pipes[0], pipes[1], socket, wake].map(|watched| {
+        let (descriptor, wanted) = watched.unwrap_or((own, PollFlags::empty()));
+        PollFd::from_borrowed_fd(descriptor, wanted)
     });
     let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
     match poll(&mut watched, patience.as_ref()) {
         Ok(_) => {
-            let [process, report, word] = watched.map(|watched| !watched.revents().is_empty());
-            [process, report && reports.is_some(), word && words.is_some()]
+            let [process, report, word, socket, wake] = watched.map(|watched| !watched.revents().is_empty());
+            [process, report && reports.is_some(), word && words.is_some(), (socket || wake) && ear.is_some()]
         }
-        Err(_) => [false; 3],
+        Err(_) => [false; 4],
     }
 }
 
@@ -199,10 +228,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
             return;
         }
         let now = Instant::now();
-        if now.saturating_duration_since(self.counted.0) >= Duration::from_secs(1) {
-            self.counted = (now, 0);
-        }
-        self.counted.1 += 1;
+        self.count(now, 1);
         match serde_json::from_slice::<Report>(line.bytes) {
             _ if line.is_cut => self.has_failed("one of its reports is too long"),
             _ if self.counted.1 > MOST_REPORTS => self.has_failed("it sends too many reports"),
@@ -217,6 +243,27 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
                 }
                 (self.report)(report);
             }
+        }
+    }
+
+    /// Counts what it says in a second.
+    fn count(&mut self, now: Instant, more: u32) {
+        if now.saturating_duration_since(self.counted.0) >= Duration::from_secs(1) {
+            self.counted = (now, 0);
+        }
+        self.counted.1 = self.counted.1.saturating_add(more);
+    }
+
+    /// It has sent so many messages, or one that no worker sends.
+    fn messages(&mut self, messages: Result<u32, &'static str>) {
+        match messages {
+            Ok(count) => {
+                self.count(Instant::now(), count);
+                if self.counted.1 > MOST_REPORTS {
+                    self.has_failed("it sends too many messages");
+                }
+            }
+            Err(why) => self.has_failed(why),
         }
     }
 

@@ -1,20 +1,26 @@
 //! The channel to a session's worker, for the session's own connection and those that join by its key.
 //! In: keys of peers. Out: the channel, for as many connections as the session may have.
+//! Notices about what sessions share wait here for room; what the worker sends is read, and closed, without waiting for it.
 //! Keys are compared in constant time. Tunnels, by which this process seals connections of the worker, are counted here
 //! and end with the session.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_transport::{Link, Tunnel};
 use floe_worker::Granted;
 use floe_worker::cache_channel::CacheEnd;
-use floe_worker::descriptor_passing::{Giver, Role, Taker, pair};
+use floe_worker::descriptor_passing::{Giver, Heard, Role, Taker, pair};
+use floe_worker::peer_notices::PeerNotice;
+use rustix::event::PollFlags;
 use subtle::ConstantTimeEq as _;
 
+use crate::entrance::closing::Closer;
 use crate::entrance::token::random;
 use crate::error::DaemonError;
+use crate::peers::outbox::Outbox;
 
 /// Bytes of a session's key: nobody guesses one.
 const KEY_BYTES: usize = 16;
@@ -39,7 +45,13 @@ pub(crate) struct ChannelEntrance {
 /// Passes connections to a worker, and holds their tunnels.
 #[derive(Debug)]
 pub(crate) struct WorkerChannel {
-    giver: Giver,
+    /// `None`: it is being dropped.
+    giver: Option<Giver>,
+    outbox: Outbox,
+    /// Whether the worker has closed its end.
+    gone: AtomicBool,
+    /// Closes what the worker has sent, and with it the socket.
+    closer: Arc<Closer>,
     /// The most tunnels at once: two for every connection a session has.
     most: usize,
     /// `None`: the session has ended.
@@ -47,12 +59,55 @@ pub(crate) struct WorkerChannel {
 }
 
 impl WorkerChannel {
+    fn giver(&self) -> &Giver {
+        self.giver.as_ref().expect("there until it is dropped")
+    }
+
+    /// Gives the worker a notice about what sessions share, when it has room. False: it leaves too many unread.
+    pub(crate) fn notify(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) -> bool {
+        self.outbox.add((notice, descriptor), |item| Self::write(item, self.giver()))
+    }
+
+    /// Gives what there is room for now.
+    pub(crate) fn flush(&self) {
+        self.outbox.flush(|item| Self::write(item, self.giver()));
+    }
+
+    fn write((notice, descriptor): &(PeerNotice, Option<OwnedFd>), giver: &Giver) -> io::Result<()> {
+        giver.notify(notice, descriptor.as_ref().map(|descriptor| descriptor.as_fd()))
+    }
+
+    /// The descriptors to wait at, and for what.
+    pub(crate) fn watched(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
+        let wanted = match (self.gone.load(Ordering::Relaxed), self.outbox.is_waiting()) {
+            (true, _) => return [(self.outbox.as_fd(), PollFlags::IN), (self.outbox.as_fd(), PollFlags::IN)],
+            (false, true) => PollFlags::IN | PollFlags::OUT,
+            (false, false) => PollFlags::IN,
+        };
+        [(self.giver().as_fd(), wanted), (self.outbox.as_fd(), PollFlags::IN)]
+    }
+
+    /// A message of the worker's.
+    pub(crate) fn hear(&self) -> Heard {
+        self.giver().hear()
+    }
+
+    /// The worker has closed its end.
+    pub(crate) fn is_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes descriptors of the worker's beside this thread: that may last as long as the worker likes.
+    pub(crate) fn close_elsewhere(&self, descriptors: impl IntoIterator<Item = OwnedFd>) {
+        descriptors.into_iter().for_each(|descriptor| self.closer.close(descriptor));
+    }
+
     /// Gives the worker access to the cache of modules.
     ///
     /// # Errors
     /// When the worker has ended.
     pub(crate) fn give_modules(&self, end: &CacheEnd) -> io::Result<()> {
-        self.giver.give_modules(end)
+        self.giver().give_modules(end)
     }
 
     /// Gives a connection to the worker without waiting.
@@ -69,7 +124,7 @@ impl WorkerChannel {
             }
             tunnels.push(tunnel);
         }
-        self.giver.give(role, link)
+        self.giver().give(role, link)
     }
 
     /// Tells the worker how much device memory the session may have.
@@ -77,13 +132,22 @@ impl WorkerChannel {
     /// # Errors
     /// As [`Giver::grant`].
     pub(crate) fn grant(&self, granted: Granted) -> io::Result<()> {
-        self.giver.grant(granted)
+        self.giver().grant(granted)
     }
 
     /// Ends all tunnels of a worker that has ended, and allows no more.
     pub(crate) fn end_tunnels(&self) {
         let tunnels = floe_lock::lock(&self.tunnels).take();
         tunnels.iter().flatten().for_each(Tunnel::finish);
+    }
+}
+
+impl Drop for WorkerChannel {
+    fn drop(&mut self) {
+        // With the socket goes what the worker has sent and nobody has read.
+        if let Some(giver) = self.giver.take() {
+            self.closer.close(giver.into_socket());
+        }
     }
 }
 
@@ -96,7 +160,9 @@ impl ChannelEntrance {
         let key = *random()?.first_chunk().expect("a nonce is longer than a key");
         let left = (!outlives).then_some(bulk_connections);
         let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let channel = Arc::new(WorkerChannel { giver, most, tunnels: Mutex::new(Some(Vec::new())) });
+        let outbox = Outbox::new().map_err(DaemonError::system("cannot make an event for a worker"))?;
+        let (gone, closer, tunnels) = (AtomicBool::new(false), Arc::default(), Mutex::new(Some(Vec::new())));
+        let channel = Arc::new(WorkerChannel { giver: Some(giver), outbox, gone, closer, most, tunnels });
         Ok(Self { key, left, channel, taker: Some(taker) })
     }
 

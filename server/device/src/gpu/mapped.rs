@@ -4,6 +4,7 @@
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_register_flags};
 use rustix::io::Errno;
@@ -117,6 +118,15 @@ impl MappedMemory {
         assert!(inside, "{bytes} bytes at {offset} of mapped memory of: {}", self.bytes);
         std::ptr::with_exposed_provenance_mut(self.address + offset)
     }
+
+    /// An aligned word.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        let word = self.range(offset, size_of::<u64>()).cast::<u64>();
+        assert!(word.is_aligned(), "no word: {word:?}");
+        // SAFETY: the word is aligned and lies inside pages that stay mapped as long as this is borrowed; whoever shares
+        // them, processes and devices, changes words as wholes.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
 }
 
 impl Mapped for MappedMemory {
@@ -132,6 +142,14 @@ impl Mapped for MappedMemory {
 
     fn is_reached(&self) -> bool {
         self.reached
+    }
+
+    fn raise(&self, offset: usize, value: u64) {
+        self.word(offset).fetch_max(value, Ordering::SeqCst);
+    }
+
+    fn add(&self, offset: usize, value: u64) -> u64 {
+        self.word(offset).fetch_add(value, Ordering::SeqCst).wrapping_add(value)
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) {

@@ -176,12 +176,17 @@ fn finish<D: Device>(
         Action::Release { pages, failed } => {
             let error = failed.or(outcome.err());
             task.completions.iter().for_each(|completion| completion.settle());
-            open.change(1);
-            if let Err(unsent) = releases.send(Release { request: task.sequence, pages, error }) {
-                // The session is over: what it holds of the device goes with the process.
-                std::mem::forget(unsent);
-                open.change(-1);
-            }
+            release(open, releases, Release::Pages { request: task.sequence, pages, error });
+            Ok(())
+        }
+        Action::Raise { page, word, value } => {
+            // What this session has said before leaves before another one goes on.
+            let left = shared.sender.flush();
+            page.raise(word, value);
+            left
+        }
+        Action::DropPage(signals) => {
+            release(open, releases, Release::Signals(signals));
             Ok(())
         }
         Action::Report { stream, reached } => report(shared, stream, reached, outcome),
@@ -195,6 +200,16 @@ fn finish<D: Device>(
             shared.show_printed(outcome.is_err())?;
             shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
         }
+    }
+}
+
+/// Has memory given up beside this thread.
+fn release<D: Device>(open: &Open, releases: &Channel<Release<D>>, release: Release<D>) {
+    open.change(1);
+    if let Err(unsent) = releases.send(release) {
+        // The session is over: what it holds of the device goes with the process.
+        std::mem::forget(unsent);
+        open.change(-1);
     }
 }
 

@@ -5,6 +5,7 @@
 use floe_transport::Transport;
 use serde::{Deserialize, Serialize};
 
+pub use crate::daemon::peer_notices::{Import, Returned};
 pub use crate::sandbox::{Demand, Protection, Standing};
 
 /// The environment variable that holds a [`Task`] as JSON.
@@ -86,6 +87,10 @@ pub enum Report {
     Keeps(u64),
     /// Whether the session waits for its client to make connections again.
     Broken(bool),
+    /// It wants to import what another session has a ticket for; the answer is a notice.
+    Import(Import),
+    /// It has let go of these imports.
+    Returned(Vec<Returned>),
     /// The session is over, and why.
     Ended(String),
 }

@@ -1,14 +1,14 @@
 //! Connections on their way from the daemon to a worker.
-//! In: at the daemon's end, links with what they are for, and the way to the cache. Out: the same at the worker's end, which is
-//! its standard input.
+//! In: at the daemon's end, links with what they are for, the way to the cache, and notices about what sessions share. Out: the
+//! same at the worker's end, which is its standard input; and the worker's answers at the daemon's.
 //! Each goes with its counts of frames, so that the worker continues where the daemon stopped; none is read or written
 //! here.
 //! The daemon never waits for the worker: what a worker does not take in time is not given to it.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Sender, SyncSender};
 
 use floe_transport::{Link, LinkError, Parts, SealedKeys, receive_with, try_send_with};
 use rustix::io::Errno;
@@ -16,10 +16,11 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::cache_channel::CacheEnd;
+use crate::daemon::peer_notices::{ANSWER_BYTES, Answer, PeerNotice, receive_all};
 use crate::memory::ledger::Granted;
 
-/// The most bytes of a notice.
-const NOTICE_BYTES: usize = 1024;
+/// The most bytes of a notice: of one that says what was let go.
+const NOTICE_BYTES: usize = 8 << 10;
 /// The worker's word that it has taken a connection.
 const TAKEN: &[u8] = b"t";
 
@@ -72,6 +73,7 @@ pub enum Passed {
 enum Said {
     Connection(Notice),
     Modules,
+    Peer(PeerNotice),
 }
 
 /// The notice that goes with a connection.
@@ -109,6 +111,24 @@ pub struct Taker {
     socket: OwnedFd,
     /// The thread that waits for grants.
     grants: Option<SyncSender<Granted>>,
+    /// The thread that takes notices about what sessions share.
+    peers: Option<Sender<Noticed>>,
+}
+
+/// A notice about what sessions share, and the descriptor that came along.
+pub type Noticed = (PeerNotice, Option<OwnedFd>);
+
+/// A message of a worker's to the daemon, apart from words about taken connections.
+#[derive(Debug)]
+pub enum Heard {
+    /// There is none now.
+    Nothing,
+    /// The worker has ended.
+    Gone,
+    /// An exporter's answer, with the descriptors that came along.
+    Answer(Answer, Vec<OwnedFd>),
+    /// A message that no worker of ours sends.
+    Nonsense(Vec<OwnedFd>),
 }
 
 /// The two ends of the way to one worker, on which at most so many connections that join wait to be taken.
@@ -151,13 +171,78 @@ impl Giver {
         Ok(())
     }
 
-    /// Takes off what the worker says it has taken. A worker that says so of connections there are none of gains
-    /// nothing: the system holds no more for it than for one that lags.
+    /// Takes off what the worker says it has taken, up to the first message that says something else. A worker that says
+    /// so of connections there are none of gains nothing: the system holds no more for it than for one that lags.
     fn hear_of_taken(&self, under_way: &mut u32) {
-        let mut word = [0; TAKEN.len()];
-        while *under_way > 0 && matches!(recv(&self.socket, &mut word, RecvFlags::DONTWAIT), Ok((_, 1..))) {
+        while *under_way > 0 && self.next_is_taken() {
+            let mut word = [0; TAKEN.len()];
+            if recv(&self.socket, &mut word, RecvFlags::DONTWAIT).is_err() {
+                return;
+            }
             *under_way -= 1;
         }
+    }
+
+    fn next_is_taken(&self) -> bool {
+        let mut word = [0; TAKEN.len() + 1];
+        let seen = recv(&self.socket, &mut word, RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        matches!(seen, Ok((_, count)) if word[..count] == *TAKEN)
+    }
+
+    /// Reads one message of the worker's, without waiting. Readers take turns.
+    pub fn hear(&self) -> Heard {
+        let mut under_way = floe_lock::lock(&self.under_way);
+        let mut bytes = [0; ANSWER_BYTES];
+        loop {
+            let message = match receive_all(&self.socket, &mut bytes) {
+                Ok(message) => message,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Heard::Nothing,
+                Err(_) => return Heard::Gone,
+            };
+            let words = &bytes[..message.bytes];
+            if words.is_empty() && message.descriptors.is_empty() {
+                return Heard::Gone;
+            }
+            if words == TAKEN && message.descriptors.is_empty() {
+                *under_way = under_way.saturating_sub(1);
+                continue;
+            }
+            return match serde_json::from_slice(words) {
+                Ok(answer) => Heard::Answer(answer, message.descriptors),
+                Err(_) => Heard::Nonsense(message.descriptors),
+            };
+        }
+    }
+
+    /// Gives the worker a notice about what sessions share, with the descriptor of what it imports. It is not waited for.
+    ///
+    /// # Errors
+    /// When the worker is gone, or leaves many notices unread.
+    pub fn notify(&self, notice: &PeerNotice, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        match descriptor {
+            Some(descriptor) => {
+                let bytes = serde_json::to_vec(&Said::Peer(notice.clone()))?;
+                try_send_with(&self.socket, &bytes, descriptor)?;
+            }
+            None => {
+                let bytes = serde_json::to_vec(notice)?;
+                send(&self.socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket, for who closes it: descriptors that the worker sent may delay that.
+    #[must_use]
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+}
+
+impl AsFd for Giver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -177,13 +262,19 @@ impl Taker {
     /// The worker's end as it was inherited.
     #[must_use]
     pub fn new(inherited: OwnedFd) -> Self {
-        Self { socket: inherited, grants: None }
+        Self { socket: inherited, grants: None, peers: None }
     }
 
     /// Sends each grant of device memory to `grants`.
     #[must_use]
     pub fn telling(self, grants: SyncSender<Granted>) -> Self {
         Self { grants: Some(grants), ..self }
+    }
+
+    /// Sends each notice about what sessions share to `peers`.
+    #[must_use]
+    pub fn noticing(self, peers: Sender<Noticed>) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 
     /// For the process that inherits it.
@@ -197,38 +288,53 @@ impl Taker {
     /// # Errors
     /// When what comes is no grant and has no notice or no descriptor.
     pub fn take(&self) -> io::Result<Option<Passed>> {
-        let (mut bytes, mut connection) = ([0; NOTICE_BYTES], None);
-        let count = loop {
-            match receive_with(&self.socket, &mut bytes, &mut connection, RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
+        loop {
+            let (mut bytes, mut descriptor) = ([0; NOTICE_BYTES], None);
+            let count = match receive_with(&self.socket, &mut bytes, &mut descriptor, RecvFlags::empty()) {
+                Err(Errno::INTR) => continue,
                 // A daemon that goes has not heard of all that was taken.
                 Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
-                Ok(count) if connection.is_none() && self.tell(&bytes[..count]) => {}
-                received => break received?,
-            }
-        };
-        let socket = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
-        let said = serde_json::from_slice(&bytes[..count])?;
-        // A daemon that does not hear it is gone, which the next call says.
-        let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        Ok(Some(match said {
-            Said::Connection(Notice { role, sent, received, sealed }) => {
-                let parts = Parts { socket, sent, received, sealed: sealed.map(SealedKeys::from) };
-                let link = Link::resume(parts).map_err(|error| io::Error::other(error.to_string()))?;
-                Passed::Connection(role, link)
-            }
-            Said::Modules => Passed::Modules(CacheEnd::of(socket)),
-        }))
+                Ok(count) if descriptor.is_none() && self.tell(&bytes[..count]) => continue,
+                received => received?,
+            };
+            let socket = descriptor.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
+            let passed = match serde_json::from_slice(&bytes[..count])? {
+                Said::Connection(Notice { role, sent, received, sealed }) => {
+                    let parts = Parts { socket, sent, received, sealed: sealed.map(SealedKeys::from) };
+                    let link = Link::resume(parts).map_err(|error| io::Error::other(error.to_string()))?;
+                    Passed::Connection(role, link)
+                }
+                Said::Modules => Passed::Modules(CacheEnd::of(socket)),
+                Said::Peer(notice) => {
+                    self.notice(notice, Some(socket));
+                    continue;
+                }
+            };
+            // A daemon that does not hear it is gone, which the next call says.
+            let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            return Ok(Some(passed));
+        }
     }
 
-    /// Passes a grant to the thread that waits for it. False: it is none.
+    /// Passes a grant or a notice to the thread that waits for it. False: it is neither.
     fn tell(&self, notice: &[u8]) -> bool {
-        let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) else { return false };
-        if let Some(grants) = &self.grants {
-            // A thread that stopped waiting needs none.
-            let _ = grants.try_send(Granted { total, left });
+        if let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) {
+            if let Some(grants) = &self.grants {
+                // A thread that stopped waiting needs none.
+                let _ = grants.try_send(Granted { total, left });
+            }
+            return true;
         }
+        let Ok(notice) = serde_json::from_slice(notice) else { return false };
+        self.notice(notice, None);
         true
+    }
+
+    fn notice(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) {
+        if let Some(peers) = &self.peers {
+            // Where the thread has ended, so has the session.
+            let _ = peers.send((notice, descriptor));
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod memory;
 mod mirror;
 mod peer;
 mod sharing;
+mod signals;
 mod stream;
 mod stream_memory;
 mod tensor_map;
@@ -41,6 +42,7 @@ use super::objects::graph::GraphObject;
 use super::objects::library::{Kernel, Loaded};
 use super::objects::linked::Linked;
 use super::objects::sharing::Sharing;
+use super::objects::signals::Signals;
 use super::objects::stream::StreamObject;
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{CompletionEvent, Pool};
@@ -48,13 +50,13 @@ use crate::life::shared::Shared;
 use crate::memory::budget::{Budget, cost};
 use crate::memory::ledger::Ledger;
 use crate::memory::transfer_buffers::{BufferBytes, Downloads, UploadRange, Uploads};
-use crate::memory::window::Window;
+use crate::memory::window::Windows;
 use crate::wire_in::batch::Command;
 use crate::wire_in::queue::Issuing;
 
 /// The session's limits and its memory.
 pub(crate) struct Allowance {
-    pub(crate) window: Window,
+    pub(crate) windows: Windows,
     /// Of device memory.
     pub(crate) ledger: Ledger,
     /// Of host memory.
@@ -101,6 +103,9 @@ pub(crate) struct Issuer<D: Device> {
     textures: Objects<TextureObject>,
     surfaces: Objects<SurfaceObject>,
     sharing: Sharing<D::Mapped>,
+    signals: Objects<Signals<D::Mapped>>,
+    /// Whether the device reaches memory of other GPUs, by their index.
+    reaches: BTreeMap<i32, bool>,
 }
 
 /// How a command is answered.
@@ -178,6 +183,8 @@ impl<D: Device> Issuer<D> {
             textures: Objects::new("texture", cost::TEXTURE, &budget),
             surfaces: Objects::new("surface", cost::TEXTURE, &budget),
             sharing: Sharing::default(),
+            signals: Objects::new("signal page", cost::SIGNALS, &budget),
+            reaches: BTreeMap::new(),
         }
     }
 

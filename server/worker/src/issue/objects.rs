@@ -11,6 +11,7 @@ pub(crate) mod graph;
 pub(crate) mod library;
 pub(crate) mod linked;
 pub(crate) mod sharing;
+pub(crate) mod signals;
 pub(crate) mod stream;
 
 use floe_abi::CudaError;
@@ -105,6 +106,11 @@ impl<T> Objects<T> {
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.objects.values().filter_map(|object| object.as_ref().ok())
+    }
+
+    /// The ids of those there are.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.objects.iter().filter(|(_, object)| object.is_ok()).map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {

@@ -4,11 +4,12 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_device::Device;
+use floe_device::{Device, Mapped};
 use floe_transport::{Channels, Expected, Link, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
@@ -25,6 +26,8 @@ use crate::complete::completer::Completer;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
+use crate::daemon::descriptor_passing::Noticed;
+use crate::daemon::peer_notices::Answers;
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer, Stop};
@@ -32,7 +35,10 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::{Grants, Ledger};
 use crate::memory::mirrors::Mirrors;
 use crate::memory::transfer_buffers::{BufferBytes, Uploads};
-use crate::memory::window::Window;
+use crate::memory::window::{Window, Windows};
+use crate::peer::ends::PeerEnds;
+use crate::peer::exporter::{Exporter, take_notices};
+use crate::peer::hub::Hub;
 use crate::wire_in::queue::Queue;
 use crate::wire_in::reader::Reader;
 
@@ -63,6 +69,8 @@ pub struct Plan {
     pub used: Arc<AtomicU64>,
     /// The source of connections that join the session.
     pub joining: Joining,
+    /// Its ways to the daemon for what it shares with other sessions; `None`: nothing.
+    pub peers: Option<PeerEnds>,
     /// Its grace period; `None`: it ends with any of its connections.
     pub resumption: Option<Resumption>,
     /// The longest time without a command; `None`: no limit.
@@ -99,7 +107,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let (link, resumption) = resumable(link, plan.resumption);
     // Held to the end: a reader without a connection asks the channels whether the session continues.
     let _channels = resumption.as_ref().map(|(channels, _)| channels.clone());
-    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle };
+    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: None };
     let watchdog = plan.watchdog;
     watchdog.serves();
     let spin = Spin::of_process();
@@ -110,6 +118,8 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     receiver.set_spin(spin);
     receiver.set_expected(expected.clone());
     receiver.take_descriptors(plan.shared_memory > 0);
+    let beside = plan.peers.as_ref().map_or_else(Arc::default, |ends| Arc::clone(&ends.beside));
+    let (hub, exports) = share(plan.peers, &beside, &host.budget);
     let shared = Arc::new(Shared {
         device,
         sender,
@@ -122,6 +132,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         log,
         mirrors: Mirrors::default(),
         descriptor: Mutex::default(),
+        hub,
         client: Arc::default(),
     });
     let costs =
@@ -131,14 +142,14 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         (_, Err(ending), _) | (_, _, Err(ending)) => ending,
         (_, Ok(window), Ok(costs)) => {
             let allowance = Allowance {
-                window,
-                ledger: Ledger::new(plan.memory, costs, plan.used, plan.grants),
+                windows: Windows::new(window),
+                ledger: Ledger::new(plan.memory, costs, plan.used, plan.grants).beside(beside),
                 budget: host.budget,
                 granularity: plan.granularity.max(1),
                 shared_memory: plan.shared_memory,
                 buffers,
             };
-            run_threads(&shared, receiver, allowance, spin, plan.cache, joins, &watchdog)
+            run_threads(&shared, receiver, allowance, spin, plan.cache, Joins { exports, ..joins }, &watchdog)
         }
     };
     watchdog.is_over();
@@ -228,11 +239,46 @@ struct Joins {
     joining: Joining,
     resumption: Option<(Channels, Resumption)>,
     idle: Option<Duration>,
+    exports: Option<Exports>,
+}
+
+/// The threads' ends of what a session shares.
+struct Exports {
+    notices: Receiver<Noticed>,
+    answers: Answers,
+}
+
+/// The hub of a session that has ways to the daemon, or of one that shares nothing.
+fn share<M: Mapped>(ends: Option<PeerEnds>, beside: &Arc<AtomicU64>, budget: &Budget) -> (Hub<M>, Option<Exports>) {
+    let Some(PeerEnds { session, reports, notices, answers, patience, .. }) = ends else {
+        return (Hub::alone(Arc::clone(beside), budget), None);
+    };
+    let hub = Hub::new(session, Some(reports), Arc::clone(beside), patience, budget);
+    (hub, Some(Exports { notices, answers }))
+}
+
+/// Starts the threads that take the daemon's notices and answer importers.
+fn start_exports<D: Device>(shared: &Arc<Shared<D>>, threads: &Threads, exports: Exports) -> Result<(), Ending> {
+    let Exports { notices, answers } = exports;
+    let (asked, questions) = mpsc::channel();
+    let exporter = Exporter { shared: Arc::clone(shared), answers, questions };
+    threads.start_on(&shared.device, "floe-export", move || {
+        exporter.run();
+        None
+    })?;
+    let shared = Arc::clone(shared);
+    threads.start("floe-notices", move || {
+        take_notices(&shared.hub, &notices, &asked);
+        None
+    })
 }
 
 impl Joins {
     /// Takes those that join, and watches them where the session outlives them.
     fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads) -> Result<(), Ending> {
+        if let Some(exports) = self.exports {
+            start_exports(shared, threads, exports)?;
+        }
         if let Some(limit) = self.idle {
             let used = Arc::clone(&shared.client);
             threads.start("floe-idle", move || Some(watch::until_idle(&used, limit)))?;

@@ -17,6 +17,7 @@ use crate::complete::output::Output;
 use crate::complete::printing::Printing;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::upload::Upload;
+use crate::peer::hub::Hub;
 use crate::wire_in::queue::Queue;
 
 /// State that the threads of a worker share.
@@ -36,6 +37,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) mirrors: Mirrors<D::Mapped>,
     /// The descriptor that came with `ShareMemory`, until that is carried out.
     pub(crate) descriptor: Mutex<Option<OwnedFd>>,
+    /// What the session shares with others.
+    pub(crate) hub: Hub<D::Mapped>,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }

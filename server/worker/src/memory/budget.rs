@@ -112,6 +112,12 @@ pub(crate) mod cost {
     pub(crate) const INSTANTIATED_NODE: u64 = 6 << 10;
     pub(crate) const ARRAY: u64 = 1 << 10;
     pub(crate) const TEXTURE: u64 = 1 << 10;
+    /// A ticket for importers.
+    pub(crate) const TICKET: u64 = 256;
+    /// That another session has imported something.
+    pub(crate) const HOLDER: u64 = 128;
+    /// A page of words, and what the driver keeps of a registered one.
+    pub(crate) const SIGNALS: u64 = 16 << 10;
 }
 
 #[cfg(test)]

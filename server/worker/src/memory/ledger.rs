@@ -68,6 +68,9 @@ pub(crate) struct Ledger {
     taken: Taken,
     /// The bytes held, for the reports.
     shown: Arc<AtomicU64>,
+    /// Bytes beside these that others have in the session's place: memory it has released and lent, and what it holds of
+    /// sessions that are over. Other threads change them, and nothing refuses them.
+    beside: Arc<AtomicU64>,
     grants: Option<Box<dyn Grants>>,
     granted: u64,
 }
@@ -75,7 +78,12 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(quota: u64, costs: Costs, shown: Arc<AtomicU64>, grants: Option<Box<dyn Grants>>) -> Self {
         let taken = Taken { limits: costs.defaults, ..Taken::default() };
-        Self { quota, costs, taken, shown, grants, granted: 0 }
+        Self { quota, costs, taken, shown, beside: Arc::default(), grants, granted: 0 }
+    }
+
+    /// Bytes to be counted beside what is taken here.
+    pub(crate) fn beside(self, beside: Arc<AtomicU64>) -> Self {
+        Self { beside, ..self }
     }
 
     /// Whether anything bounds the session but the device.
@@ -158,9 +166,9 @@ impl Ledger {
         self.less(Taken { limits: self.costs.defaults, ..Taken::default() });
     }
 
-    /// Bytes held.
+    /// Bytes held, also beside.
     pub(crate) fn used(&self) -> u64 {
-        self.taken.total(&self.costs).unwrap_or(u64::MAX)
+        self.taken.total(&self.costs).unwrap_or(u64::MAX).saturating_add(self.beside.load(Ordering::Relaxed))
     }
 
     /// Free and total bytes as the session has them, of a device that has `free` of `total`.
@@ -176,7 +184,8 @@ impl Ledger {
     }
 
     fn settle(&mut self, taken: Taken) -> Result<(), Fault> {
-        let total = taken.total(&self.costs).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let own = taken.total(&self.costs).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let total = own.saturating_add(self.beside.load(Ordering::Relaxed));
         if self.quota != 0 && total > self.quota {
             let words = format!("{total} bytes would be over the quota: {}", self.quota);
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
@@ -191,7 +200,7 @@ impl Ledger {
             }
         }
         self.taken = taken;
-        self.shown.store(total, Ordering::Relaxed);
+        self.shown.store(own, Ordering::Relaxed);
         Ok(())
     }
 
@@ -199,7 +208,7 @@ impl Ledger {
     fn less(&mut self, taken: Taken) {
         self.taken = taken;
         let total = self.used();
-        self.shown.store(total, Ordering::Relaxed);
+        self.shown.store(taken.total(&self.costs).unwrap_or(u64::MAX), Ordering::Relaxed);
         if let Some(grants) = self.grants.as_mut().filter(|_| self.granted.saturating_sub(total) >= SLACK) {
             grants.hold(total);
             self.granted = total;
@@ -268,6 +277,20 @@ mod tests {
         assert!(refused(ledger.stream()) && refused(ledger.nodes(1025)));
         ledger.clear();
         assert_eq!(ledger.used(), 0);
+    }
+
+    #[test]
+    fn bytes_beside_count_against_the_quota_and_are_never_refused() {
+        let beside = Arc::new(AtomicU64::new(0));
+        let mut ledger = ledger(16 * MIB).beside(Arc::clone(&beside));
+        ledger.take(8 * MIB).expect("room");
+        beside.store(12 * MIB, Ordering::Relaxed);
+        assert_eq!((ledger.used(), ledger.memory_info(100 * MIB, 200 * MIB)), (20 * MIB, (0, 16 * MIB)));
+        assert!(refused(ledger.take(1)));
+        ledger.give(8 * MIB);
+        ledger.take(4 * MIB).expect("room again");
+        beside.store(0, Ordering::Relaxed);
+        assert_eq!(ledger.used(), 4 * MIB);
     }
 
     /// A daemon with a device of this many bytes, and what others have of it.

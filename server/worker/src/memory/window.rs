@@ -1,7 +1,10 @@
-//! The range of device addresses that is the session's own.
-//! In: the vGPU's ordinal, and ranges from the wire. Out: the window, and whether a range lies in it.
+//! The ranges of device addresses that a session maps memory in: its own window, and those of its program's other vGPUs.
+//! In: the vGPU's ordinal, and ranges from the wire. Out: windows, and whether a range lies in one.
 //! It does not know what is mapped there.
 
+use std::collections::BTreeSet;
+
+use floe_abi::CudaError;
 use floe_wire::{DevicePtr, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT};
 
 use crate::issue::fault::{Fault, violation};
@@ -30,6 +33,44 @@ impl Window {
     }
 }
 
+/// The windows of a program's vGPUs, as this session has them.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// First addresses of those that are reserved here.
+    reserved: BTreeSet<u64>,
+}
+
+impl Windows {
+    /// The session's own, which is reserved.
+    pub(crate) fn new(own: Window) -> Self {
+        Self { reserved: BTreeSet::from([own.base]) }
+    }
+
+    /// The window that a range lies in; a protocol violation unless it lies in one and is not empty.
+    pub(crate) fn demand(&self, at: DevicePtr, bytes: u64) -> Result<Window, Fault> {
+        let ordinal = at.0.checked_sub(WINDOW_BASE).map(|offset| offset / WINDOW_BYTES);
+        match ordinal.and_then(|ordinal| u32::try_from(ordinal).ok()).and_then(Window::of) {
+            Some(window) => window.demand(at, bytes).map(|()| window),
+            None => violation(format!("outside the program's windows: {bytes} bytes at {:#x}", at.0)),
+        }
+    }
+
+    /// As `demand`; the program's error where nothing can be mapped there yet.
+    pub(crate) fn demand_reserved(&self, at: DevicePtr, bytes: u64) -> Result<(), Fault> {
+        let window = self.demand(at, bytes)?;
+        if self.is_reserved(window) { Ok(()) } else { Err(CudaError::INVALID_VALUE.into()) }
+    }
+
+    pub(crate) fn is_reserved(&self, window: Window) -> bool {
+        self.reserved.contains(&window.base)
+    }
+
+    /// A window is reserved from here on.
+    pub(crate) fn reserve(&mut self, window: Window) {
+        self.reserved.insert(window.base);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +85,21 @@ mod tests {
             assert!(window.demand(DevicePtr(at), bytes).is_err(), "{at:#x} {bytes:#x}");
         }
         assert_eq!(Window::of(WINDOW_COUNT), None);
+    }
+
+    #[test]
+    fn a_range_lies_in_one_window_of_the_program_and_is_used_once_that_is_reserved() {
+        let (own, other) = (Window::of(1).expect("there is one"), Window::of(2).expect("there is one"));
+        let mut windows = Windows::new(own);
+        assert!(windows.demand_reserved(DevicePtr(own.base), 1).is_ok());
+        assert_eq!(windows.demand(DevicePtr(other.base), 1), Ok(other));
+        assert_eq!(windows.demand_reserved(DevicePtr(other.base), 1), Err(CudaError::INVALID_VALUE.into()));
+        windows.reserve(other);
+        assert!(windows.demand_reserved(DevicePtr(other.base), 1).is_ok());
+        let end = WINDOW_BASE + u64::from(WINDOW_COUNT) * WINDOW_BYTES;
+        for (at, bytes) in [(own.base, WINDOW_BYTES + 1), (WINDOW_BASE - 1, 1), (end, 1), (own.base, 0), (0, u64::MAX)]
+        {
+            assert!(matches!(windows.demand(DevicePtr(at), bytes), Err(Fault::ProtocolViolation(_))), "{at:#x}");
+        }
     }
 }

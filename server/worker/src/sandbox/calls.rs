@@ -182,16 +182,19 @@ const ALLOWED_DESCRIPTOR_COMMANDS: [i32; 5] =
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Takes what only a driver's start needs.
-pub(super) fn restrict_further() -> Result<(), String> {
-    let started = started().map_err(|error| error.to_string())?;
+/// Takes what only a driver's start needs. `reserved` is the only descriptor that `sendmsg` takes from here on.
+pub(super) fn restrict_further(reserved: Option<u32>) -> Result<(), String> {
+    let started = started(reserved).map_err(|error| error.to_string())?;
     apply_filter_all_threads(&started).map_err(|error| error.to_string())
 }
 
 /// Refuses to make any new socket; everything else is left to the earlier filters.
-fn started() -> Result<BpfProgram, BackendError> {
-    let refused =
-        STARTING.iter().chain(&[libc::SYS_socket, libc::SYS_seccomp]).map(|call| (*call, Vec::new())).collect();
+fn started(reserved: Option<u32>) -> Result<BpfProgram, BackendError> {
+    let refused = STARTING.iter().chain(&[libc::SYS_socket, libc::SYS_seccomp]).map(|call| (*call, Vec::new()));
+    let mut refused: Rules = refused.collect();
+    if let Some(reserved) = reserved {
+        refused.insert(libc::SYS_sendmsg, vec![rule(vec![narrow(0, Compare::Ne, reserved.into())?])?]);
+    }
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     SeccompFilter::new(refused, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()
 }
@@ -254,8 +257,8 @@ fn allowed() -> Result<Rules, BackendError> {
     let commands: Result<_, _> = std::iter::once(rule(older?)).chain(newer).collect();
     rules.insert(libc::SYS_fcntl, commands?);
     // No address: neither a connection by MSG_FASTOPEN nor a datagram to somebody else. Once the driver has started,
-    // before a byte of the client is read, `sendmsg` goes too. It carries descriptors: their receiver may have to wait
-    // as it closes one, and the kernel counts those in flight by user.
+    // before a byte of the client is read, `sendmsg` goes too, but for the reserved way to the daemon. It carries
+    // descriptors: their receiver may have to wait as it closes one, and the kernel counts those in flight by user.
     let fast_open = libc::MSG_FASTOPEN.unsigned_abs().into();
     rules.insert(
         libc::SYS_sendto,

@@ -5,23 +5,21 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 use serde::{Deserialize, Serialize};
 
-/// Descriptors of a worker, at most: what the system counts by user, over all of its processes, one worker cannot use up.
-const DESCRIPTORS: u64 = 1024;
+use super::reserved::{limit_descriptors, most_descriptors};
 
 /// Drops all privileges that a worker never needs.
 pub(super) fn give_up() -> io::Result<()> {
     set_no_new_privs(true)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    let most = getrlimit(Resource::Nofile).maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) })?;
+    limit_descriptors(most_descriptors())?;
     empty_bounding_set()?;
     // Kernels without ambient capabilities have none to clear.
     let _ = clear_ambient_capability_set();

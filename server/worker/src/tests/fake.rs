@@ -3,8 +3,8 @@
 //! Work of a held stream waits, with everything issued on the stream after it, until the stream is released.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use floe_abi::{
     Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, GraphUpdate,
@@ -16,6 +16,8 @@ use floe_device::{
     LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeEdge, NodeWork, PageSize, Pattern, Pinned,
     PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
+
+use crate::peer::page;
 
 fn handle_of(code: Code) -> u64 {
     match code {
@@ -170,11 +172,27 @@ pub(crate) struct FakeMapped {
     memory: Arc<Mutex<Vec<u8>>>,
     at: u64,
     state: Arc<Mutex<State>>,
+    changed: Arc<Condvar>,
 }
+
+/// Pages that devices share, by the number of their files.
+static PAGES: Mutex<BTreeMap<u64, Weak<Mutex<Vec<u8>>>>> = Mutex::new(BTreeMap::new());
 
 impl Drop for FakeMapped {
     fn drop(&mut self) {
         self.state.lock().unwrap().host.remove(&self.at);
+    }
+}
+
+impl FakeMapped {
+    fn change(&self, offset: usize, change: impl FnOnce(u64) -> u64) -> u64 {
+        let mut memory = self.memory.lock().unwrap();
+        let word: &mut [u8; 8] = (&mut memory[offset..offset + 8]).try_into().unwrap();
+        *word = change(u64::from_le_bytes(*word)).to_le_bytes();
+        let word = u64::from_le_bytes(*word);
+        drop(memory);
+        Fake { state: Arc::clone(&self.state), changed: Arc::clone(&self.changed) }.advance();
+        word
     }
 }
 
@@ -189,6 +207,14 @@ impl Mapped for FakeMapped {
 
     fn is_reached(&self) -> bool {
         true
+    }
+
+    fn raise(&self, offset: usize, value: u64) {
+        self.change(offset, |word| word.max(value));
+    }
+
+    fn add(&self, offset: usize, value: u64) -> u64 {
+        self.change(offset, |word| word + value)
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) {
@@ -336,6 +362,26 @@ impl Fake {
         self.state().fail_stream = true;
     }
 
+    /// A page that several devices of this process have, each by a descriptor of its file.
+    fn share_page(&self, file: BorrowedFd<'_>, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
+        let of_file = rustix::fs::fstat(file).unwrap().st_ino;
+        let mut pages = PAGES.lock().unwrap();
+        let memory = pages.get(&of_file).and_then(Weak::upgrade);
+        let memory = memory.unwrap_or_else(|| Arc::new(Mutex::new(vec![0; bytes])));
+        pages.insert(of_file, Arc::downgrade(&memory));
+        self.state().host.insert(at.0, Arc::clone(&memory));
+        Ok(self.mapped(memory, at))
+    }
+
+    fn mapped(&self, memory: Arc<Mutex<Vec<u8>>>, at: DevicePtr) -> FakeMapped {
+        FakeMapped { memory, at: at.0, state: Arc::clone(&self.state), changed: Arc::clone(&self.changed) }
+    }
+
+    /// Looks again at words that streams wait for, which another device may have changed.
+    pub(super) fn look(&self) {
+        self.advance();
+    }
+
     fn enqueue(&self, stream: Stream, step: Step) {
         self.state().streams.entry(stream.0).or_default().work.push_back(step);
         self.advance();
@@ -426,16 +472,35 @@ impl Device for Fake {
         Ok(MemHandle(handle))
     }
 
-    fn export_memory(&self, _memory: MemHandle) -> CudaResult<std::os::fd::OwnedFd> {
-        Err(CudaError::NOT_SUPPORTED)
+    /// A copy of it: no test of one process needs more.
+    fn export_memory(&self, memory: MemHandle) -> CudaResult<OwnedFd> {
+        let state = self.state();
+        if state.released.contains(&memory.0) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let contents = state.physical.get(&memory.0).ok_or(CudaError::INVALID_VALUE)?;
+        let file = floe_ring::sealed_memory("fake", contents.len() as u64).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, contents, 0).unwrap(), contents.len());
+        Ok(file)
     }
 
-    fn import_memory(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        let bytes = rustix::fs::fstat(file).unwrap().st_size;
+        let mut contents = vec![0; usize::try_from(bytes).unwrap()];
+        rustix::io::pread(file, &mut contents, 0).map_err(|_| CudaError::INVALID_VALUE)?;
+        let mut state = self.state();
+        let handle = state.handle();
+        state.physical.insert(handle, contents);
+        Ok(MemHandle(handle))
     }
 
-    fn peer_attributes(&self, _gpu: i32) -> CudaResult<[i32; 4]> {
-        Err(CudaError::NOT_SUPPORTED)
+    /// GPU 9 is out of reach.
+    fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]> {
+        Ok(match gpu {
+            0 => [0, 1, 1, 1],
+            9 => [0; 4],
+            _ => [3, 1, 0, 1],
+        })
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
@@ -463,7 +528,8 @@ impl Device for Fake {
         }
         let memory = Arc::new(Mutex::new(vec![0; bytes]));
         state.host.insert(at.0, Arc::clone(&memory));
-        Ok(FakeMapped { memory, at: at.0, state: Arc::clone(&self.state) })
+        drop(state);
+        Ok(self.mapped(memory, at))
     }
 
     fn upload(&self, to: DevicePtr, from: &FakePinned, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
@@ -514,6 +580,9 @@ impl Device for Fake {
     }
 
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
+        if page::PLACES.contains(&at.0) {
+            return self.share_page(file, at, bytes);
+        }
         let mut contents = vec![0; bytes];
         let read = rustix::io::pread(file, &mut contents, offset).unwrap();
         assert_eq!(read, bytes);

@@ -15,7 +15,8 @@ use crate::life::shared::Shared;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::memory::transfer_buffers::Uploads;
-use crate::memory::window::Window;
+use crate::memory::window::{Window, Windows};
+use crate::peer::hub::Hub;
 use crate::wire_in::batch::{Batch, Command};
 use crate::wire_in::queue::{Issuing, Queue};
 use crate::wire_in::reader::Reader;
@@ -45,6 +46,7 @@ impl Line {
         let (client, ours) = UnixStream::pair().unwrap();
         let (sender, receiver) = Link::new(ours.into()).split();
         let shared = Arc::new(Shared {
+            hub: Hub::alone(Arc::default(), &Budget::default()),
             device: Arc::new(Fake::default()),
             sender,
             stripes: Stripes::default(),
@@ -61,10 +63,10 @@ impl Line {
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
         let functions = Arc::new(HostFunctions::default());
         let uploads = Uploads::new(buffer_bytes().upload, &Budget::default());
-        let window = Window::of(0).unwrap();
+        let windows = Windows::new(Window::of(0).unwrap());
         let ledger = Ledger::new(0, Costs::default(), Arc::default(), None);
         let (granularity, budget) = (BLOCK, Budget::default());
-        let allowance = Allowance { window, ledger, budget, granularity, shared_memory: 0, buffers: buffer_bytes() };
+        let allowance = Allowance { windows, ledger, budget, granularity, shared_memory: 0, buffers: buffer_bytes() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
         let issuer = Issuer::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());

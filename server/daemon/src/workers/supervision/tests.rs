@@ -15,7 +15,8 @@ fn worker(script: &str) -> Worker {
 /// Its reports, and why it ended.
 fn follow(script: &str) -> (Vec<Report>, Option<String>) {
     let (reports, all) = channel();
-    let why = worker(script).follow(7, Duration::ZERO, |_| true, move |report| reports.send(report).expect("heard"));
+    let why =
+        worker(script).follow(7, Duration::ZERO, |_| true, move |report| reports.send(report).expect("heard"), None);
     (all.iter().collect(), why)
 }
 
@@ -88,7 +89,8 @@ fn a_worker_that_says_that_it_ended_and_stays_is_killed() {
     let (reports, all) = channel();
     let worker = worker(r#"trap '' TERM; echo '{"ended":"so it says"}'; while :; do sleep 1; done"#);
     let (began, ender) = (Instant::now(), worker.ender());
-    let why = worker.follow(7, Duration::from_secs(3600), |_| true, move |report| reports.send(report).expect("heard"));
+    let why =
+        worker.follow(7, Duration::from_secs(3600), |_| true, move |report| reports.send(report).expect("heard"), None);
     assert_eq!(why.as_deref(), Some("its worker was killed: it did not end by itself in time"));
     assert!(began.elapsed() >= FAREWELL);
     assert_eq!(all.iter().count(), 0);
@@ -114,7 +116,7 @@ fn a_worker_that_floods_the_log_is_not_read_faster_than_it_may_write_and_still_e
         lines += 1;
         false
     };
-    let why = worker(script).follow(7, Duration::ZERO, say, |_| ());
+    let why = worker(script).follow(7, Duration::ZERO, say, |_| (), None);
     assert_eq!(why.as_deref(), Some("its own"));
     // Chunks of 4 KiB, each of some 680 lines, and a pause behind each.
     let chunks = 2 + usize::try_from(start.elapsed().as_millis() / PAUSE.as_millis()).expect("not for ever");

@@ -9,8 +9,10 @@ use floe_device::Device;
 use floe_wire::{FunctionId, StreamId};
 
 use crate::complete::events::CompletionEvent;
+use crate::issue::objects::signals::Signals;
 use crate::memory::shared_pages::SharedPages;
 use crate::memory::transfer_buffers::DownloadRange;
+use crate::peer::page::Page;
 
 /// Something to do when the GPU has come so far.
 pub(crate) struct Task<D: Device> {
@@ -50,6 +52,10 @@ pub(crate) enum Action<D: Device> {
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.
     Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
+    /// Raise a word that other sessions may wait for.
+    Raise { page: Arc<Page<D::Mapped>>, word: u32, value: u64 },
+    /// Let a page of words go.
+    DropPage(Signals<D::Mapped>),
     /// Have the client run a host function.
     RunHostFunction(FunctionId),
     /// Say that a stream has come as far as this frame.

@@ -70,6 +70,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         self.pool.empty();
         self.drop_textures();
         self.drop_arrays();
+        self.drop_all_signals();
         self.drop_memory();
         self.shared.mirrors.clear();
         self.sharing.clear();

@@ -1,5 +1,5 @@
-//! Physical memory and where it lies in the session's window.
-//! In: blocks by id, ranges of the window. Out: driver calls, and how much the session holds.
+//! Physical memory and where it lies in the windows of the program's vGPUs.
+//! In: blocks by id, ranges of windows. Out: driver calls, and how much the session holds.
 //! The quota is charged at the block; what else is charged stands where it is made, and in `ledger`.
 
 use floe_abi::{CudaError, MemHandle};
@@ -13,6 +13,7 @@ use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::block::{Block, Mapping};
 use crate::memory::budget::cost;
+use crate::memory::window::Window;
 
 /// `CUmemAccess_flags`: none, read, read and write.
 const ACCESS: [u32; 3] = [0, 1, 3];
@@ -25,6 +26,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
             return violation(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
         let memory = self.charged(bytes, |device| device.create_memory(bytes))?;
+        self.shared.hub.offer_block(block.0, memory, bytes);
         self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
         body(&())
     }
@@ -33,6 +35,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
         let block = self.live_block(message.block)?;
         block.released = true;
         let (memory, mappings) = (block.memory, block.mappings);
+        self.shared.hub.close_block(message.block.0);
         if mappings == 0 {
             self.forget_block(message.block)?;
         }
@@ -42,13 +45,14 @@ impl<D: Device> MemoryRequests for Issuer<D> {
 
     fn map_block(&mut self, message: MapBlock) -> Result<Answer, Fault> {
         let MapBlock { block: id, offset, at, bytes, access } = message;
-        self.allowance.window.demand(at, bytes)?;
+        let window = self.allowance.windows.demand(at, bytes)?;
         demand_access(access)?;
         let block = self.live_block(id)?;
         if offset.checked_add(bytes).is_none_or(|end| end > block.bytes) {
             return violation(format!("{bytes} bytes from {offset} of a block of: {}", block.bytes));
         }
         let memory = block.memory;
+        self.reserve(window)?;
         self.allowance.budget.take(cost::MAPPING)?;
         let mapped = self.map(memory, &message);
         if mapped.is_err() {
@@ -62,7 +66,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
 
     fn set_access(&mut self, message: SetAccess) -> Result<Answer, Fault> {
         let SetAccess { at, bytes, access } = message;
-        self.allowance.window.demand(at, bytes)?;
+        self.allowance.windows.demand_reserved(at, bytes)?;
         demand_access(access)?;
         self.device().set_access(at, bytes, access)?;
         Ok(Answer::Nothing)
@@ -70,7 +74,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
 
     fn unmap_range(&mut self, message: UnmapRange) -> Result<Answer, Fault> {
         let UnmapRange { at, bytes } = message;
-        self.allowance.window.demand(at, bytes)?;
+        self.allowance.windows.demand_reserved(at, bytes)?;
         for start in self.whole_mappings(at, bytes)? {
             self.unmap(start)?;
         }
@@ -105,9 +109,25 @@ impl<D: Device> Issuer<D> {
 
     /// A released block's last mapping is gone: its memory is the device's again.
     fn forget_block(&mut self, id: BlockId) -> Result<(), Fault> {
-        if let Some(block) = self.blocks.remove(id.0)? {
+        // What others hold of it is paid for beside the ledger, before the ledger gives it back.
+        let own = self.shared.hub.end_block(id.0);
+        if let Some(block) = self.blocks.remove(id.0)?.filter(|_| own) {
             self.allowance.ledger.give(block.bytes);
         }
+        Ok(())
+    }
+
+    /// Reserves the window of another vGPU of the program, whose memory is mapped there.
+    fn reserve(&mut self, window: Window) -> Result<(), Fault> {
+        if self.allowance.windows.is_reserved(window) {
+            return Ok(());
+        }
+        let at = self.device().reserve(window.bytes, DevicePtr(window.base))?;
+        if at.0 != window.base {
+            let words = format!("the driver has no {:#x} bytes of addresses at {:#x}", window.bytes, window.base);
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
+        self.allowance.windows.reserve(window);
         Ok(())
     }
 
@@ -160,6 +180,10 @@ impl<D: Device> Issuer<D> {
         }
         self.allowance.budget.give(cost::MAPPING * self.mappings.len() as u64);
         self.mappings.clear();
+        for id in self.blocks.ids() {
+            self.shared.hub.close_block(id);
+            self.shared.hub.end_block(id);
+        }
         for block in self.blocks.drain().filter(|block| !block.released) {
             let _ = self.shared.device.mem_release(block.memory);
         }

@@ -8,6 +8,7 @@ use floe_wire::{MirrorMemory, MirrorRequests, UnmirrorMemory, WINDOW_BASE, WINDO
 
 use super::{Answer, Issuer, body};
 use crate::issue::fault::Fault;
+use crate::peer::page;
 
 /// Below lies what programs without address-space randomization use; above ends what a process can map.
 const PLACES: std::ops::Range<u64> = 1 << 32..0x7fff_ffff_f000;
@@ -17,7 +18,8 @@ const WINDOWS: std::ops::Range<u64> = WINDOW_BASE..WINDOW_BASE + WINDOW_COUNT as
 /// Whether host memory may lie there at all.
 pub(super) fn is_place(at: u64, bytes: u64) -> bool {
     let Some(end) = at.checked_add(bytes) else { return false };
-    at >= PLACES.start && end <= PLACES.end && (end <= WINDOWS.start || at >= WINDOWS.end)
+    let apart_from = |taken: &std::ops::Range<u64>| end <= taken.start || at >= taken.end;
+    at >= PLACES.start && end <= PLACES.end && apart_from(&WINDOWS) && apart_from(&page::PLACES)
 }
 
 impl<D: Device> MirrorRequests for Issuer<D> {
@@ -63,6 +65,8 @@ mod tests {
             (0x3fff_ffff_ffff, 1),
             (u64::MAX, 2),
             (0x7fff_ffff_f000, 1),
+            (page::PLACES.start - 1, 2),
+            (page::PLACES.end - 1, 1),
         ] {
             assert!(!is_place(at, bytes), "{at:#x} {bytes}");
         }

@@ -94,7 +94,7 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
+    pub(super) fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
         if id.0 == 0 { Ok(Stream::LEGACY) } else { Ok(self.streams.get(id.0)?.stream) }
     }
 

@@ -1,0 +1,102 @@
+//! Notices that a worker has no room for yet.
+//! In: notices with their descriptors. Out: the same in order, when there is room.
+//! It holds a bounded number: a worker that reads none of them is an attacker's.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use floe_worker::peer_notices::PeerNotice;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// The most notices that wait: more than all that others may say of one session at a time.
+const MOST: usize = 4096;
+
+/// A notice and the descriptor that goes with it.
+type Item = (PeerNotice, Option<OwnedFd>);
+
+/// Waiting notices of one worker.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    waiting: Mutex<VecDeque<Item>>,
+    /// Wakes the thread that follows the worker.
+    wake: OwnedFd,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { waiting: Mutex::default(), wake })
+    }
+
+    /// Adds a notice and gives what there is room for. False: too many wait.
+    pub(crate) fn add(&self, item: Item, give: impl FnMut(&Item) -> io::Result<()>) -> bool {
+        let mut waiting = floe_lock::lock(&self.waiting);
+        if waiting.len() >= MOST {
+            return false;
+        }
+        waiting.push_back(item);
+        drain(&mut waiting, give);
+        if !waiting.is_empty() {
+            // It is full of wakes where this fails.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+        true
+    }
+
+    /// Gives what there is room for.
+    pub(crate) fn flush(&self, give: impl FnMut(&Item) -> io::Result<()>) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        drain(&mut floe_lock::lock(&self.waiting), give);
+    }
+
+    /// Whether some wait.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !floe_lock::lock(&self.waiting).is_empty()
+    }
+}
+
+impl AsFd for Outbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+fn drain(waiting: &mut VecDeque<Item>, mut give: impl FnMut(&Item) -> io::Result<()>) {
+    while let Some(item) = waiting.front() {
+        match give(item) {
+            Ok(()) => drop(waiting.pop_front()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // The worker is gone.
+            Err(_) => return waiting.clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(session: u64) -> Item {
+        (PeerNotice::Over(session), None)
+    }
+
+    #[test]
+    fn notices_wait_in_order_for_room_and_not_without_end() {
+        let outbox = Outbox::new().expect("made");
+        let full = |_: &Item| Err(io::ErrorKind::WouldBlock.into());
+        assert!((0..MOST as u64).all(|session| outbox.add(item(session), full)));
+        assert!(!outbox.add(item(0), full) && outbox.is_waiting());
+        let mut given = Vec::new();
+        outbox.flush(|(notice, _)| {
+            given.push(notice.clone());
+            Ok(())
+        });
+        assert_eq!(given, (0..MOST as u64).map(PeerNotice::Over).collect::<Vec<_>>());
+        assert!(!outbox.is_waiting());
+        assert!(outbox.add(item(1), full));
+        outbox.flush(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        assert!(!outbox.is_waiting(), "a worker that is gone is told nothing");
+    }
+}

@@ -1,0 +1,143 @@
+//! Carries out what the broker decides.
+//! In: reports and messages of workers. Out: notices and descriptors at other workers' sockets, ends of workers that lie.
+//! It waits for no worker. No descriptor of a worker's is closed here: that may last as long as the worker likes.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use floe_ring::demand_memory;
+use floe_worker::contract::{Import, Returned};
+use floe_worker::descriptor_passing::Heard;
+use floe_worker::peer_notices::Answer;
+use rustix::event::PollFlags;
+use rustix::fs::{FileType, fstat};
+use rustix::process::Signal;
+
+use super::broker::{Broker, Came, Deed};
+use crate::log;
+use crate::usage::sessions::Table;
+use crate::workers::supervision::Ear;
+use crate::workers::worker_channel::WorkerChannel;
+
+/// Messages of a worker that are read before its other output.
+const MESSAGES: u32 = 32;
+
+/// The broker of a daemon, with its ways to the workers.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    broker: Mutex<Broker>,
+    sessions: Table,
+}
+
+/// A session as the broker has it, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Member {
+    peers: Arc<Peers>,
+    session: u64,
+    channel: Arc<WorkerChannel>,
+}
+
+impl Peers {
+    pub(crate) fn new(sessions: Table) -> Arc<Self> {
+        Arc::new(Self { broker: Mutex::default(), sessions })
+    }
+
+    /// A session begins, on this GPU.
+    pub(crate) fn begin(self: &Arc<Self>, session: u64, gpu: i32, channel: Arc<WorkerChannel>) -> Member {
+        floe_lock::lock(&self.broker).begin(session, gpu);
+        Member { peers: Arc::clone(self), session, channel }
+    }
+
+    /// Does what is to be done, one after the other. A descriptor goes to whom it is passed on, or is closed elsewhere.
+    fn carry_out(&self, deeds: Vec<Deed>, mut descriptor: Option<OwnedFd>) -> Option<OwnedFd> {
+        for deed in deeds {
+            let (to, notice, descriptor) = match deed {
+                Deed::Notify(to, notice) => (to, notice, None),
+                Deed::Pass(to, notice) => (to, notice, descriptor.take()),
+                Deed::Kill(session, why) => {
+                    self.kill(session, why);
+                    continue;
+                }
+            };
+            let channel = self.sessions.lock().entrance(to).map(|entrance| entrance.channel());
+            let told = channel.is_none_or(|channel| channel.notify(notice, descriptor));
+            if !told {
+                self.kill(to, "it leaves its notices unread");
+            }
+        }
+        descriptor
+    }
+
+    fn kill(&self, session: u64, why: &str) {
+        log(format_args!("session {session}: killing its worker: {why}"));
+        let ender = self.sessions.lock().ender(session);
+        if let Some(worker) = ender {
+            worker.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Member {
+    /// The worker asks for something of another session.
+    pub(crate) fn import(&self, import: Import) {
+        let deeds = floe_lock::lock(&self.peers.broker).ask(Instant::now(), self.session, import);
+        self.peers.carry_out(deeds, None);
+    }
+
+    /// The worker has let go of imports.
+    pub(crate) fn returned(&self, returned: &[Returned]) {
+        let deeds = floe_lock::lock(&self.peers.broker).returned(self.session, returned);
+        self.peers.carry_out(deeds, None);
+    }
+
+    fn answer(&self, answer: Answer, mut descriptors: Vec<OwnedFd>) {
+        let came = match (&*descriptors, answer.outcome) {
+            ([], _) => Came::Nothing,
+            ([only], Ok(bytes)) if is_memory(only, bytes) => Came::Memory,
+            _ => Came::Nonsense,
+        };
+        let memory = if came == Came::Memory { descriptors.pop() } else { None };
+        let deeds = floe_lock::lock(&self.peers.broker).answer(Instant::now(), self.session, answer, came);
+        let left = self.peers.carry_out(deeds, memory);
+        self.channel.close_elsewhere(left.into_iter().chain(descriptors));
+    }
+}
+
+/// Whether this may be a worker's memory: a memory file that does not shrink, or a device's own.
+fn is_memory(descriptor: &OwnedFd, bytes: u64) -> bool {
+    let kind = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    demand_memory(descriptor, bytes).is_ok() || kind == Ok(FileType::CharacterDevice)
+}
+
+impl Ear for Member {
+    fn watched(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
+        self.channel.watched()
+    }
+
+    fn attend(&self) -> Result<u32, &'static str> {
+        self.channel.flush();
+        for count in 0..MESSAGES {
+            match self.channel.hear() {
+                Heard::Nothing => return Ok(count),
+                Heard::Gone => {
+                    self.channel.is_gone();
+                    return Ok(count);
+                }
+                Heard::Answer(answer, descriptors) => self.answer(answer, descriptors),
+                Heard::Nonsense(descriptors) => {
+                    self.channel.close_elsewhere(descriptors);
+                    return Err("it sends what no worker sends");
+                }
+            }
+        }
+        Ok(MESSAGES)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let deeds = floe_lock::lock(&self.peers.broker).end(self.session);
+        self.peers.carry_out(deeds, None);
+    }
+}

@@ -1,0 +1,185 @@
+//! The things of a session that others may import, and who has imported them.
+//! In: blocks and pages as the issuer makes and ends them, tickets, questions of importers, the time. Out: what is given to
+//! whom, and the bytes that the session still pays for although it has released them.
+//! It calls no driver and waits for nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use floe_abi::MemHandle;
+
+use super::page::Page;
+use super::proof::Claim;
+use super::tickets::Tickets;
+use crate::daemon::peer_notices::{Kind, Question, Refused};
+use crate::memory::budget::{Budget, cost};
+
+/// A block's handle, until the session releases it. Whoever exports it holds the lock meanwhile.
+pub(crate) type Handle = Arc<Mutex<Option<MemHandle>>>;
+
+/// How many times each session has something.
+type Holders = BTreeMap<u64, u32>;
+
+/// A block of the session.
+#[derive(Debug)]
+struct Offered {
+    /// `None`: it has been released, and is no longer exported.
+    handle: Option<Handle>,
+    bytes: u64,
+    holders: Holders,
+}
+
+/// A block that the session has given up and others hold.
+#[derive(Debug)]
+struct Lent {
+    bytes: u64,
+    holders: Holders,
+}
+
+/// What an importer gets.
+pub(crate) enum Granted<M> {
+    Block(Handle, u64),
+    Signals(Arc<Page<M>>),
+}
+
+/// The table.
+pub(crate) struct Exports<M> {
+    pub(crate) tickets: Tickets,
+    blocks: BTreeMap<u64, Offered>,
+    pages: BTreeMap<u64, Arc<Page<M>>>,
+    /// By the block's number and one more: the client may use numbers again.
+    lent: BTreeMap<(u64, u64), Lent>,
+    last_lent: u64,
+    budget: Budget,
+}
+
+impl<M: floe_device::Mapped> Exports<M> {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        let (blocks, pages, lent) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { tickets: Tickets::new(budget), blocks, pages, lent, last_lent: 0, budget: budget.clone() }
+    }
+
+    /// A new block.
+    pub(crate) fn offer_block(&mut self, id: u64, memory: MemHandle, bytes: u64) {
+        let handle = Some(Arc::new(Mutex::new(Some(memory))));
+        self.blocks.insert(id, Offered { handle, bytes, holders: Holders::new() });
+    }
+
+    /// A new page.
+    pub(crate) fn offer_page(&mut self, id: u64, page: &Arc<Page<M>>) {
+        self.pages.insert(id, Arc::clone(page));
+    }
+
+    /// Whether there is such an object to export.
+    pub(crate) fn has(&self, kind: Kind, id: u64) -> bool {
+        match kind {
+            Kind::Block => self.blocks.get(&id).is_some_and(|block| block.handle.is_some()),
+            Kind::Signals => self.pages.contains_key(&id),
+        }
+    }
+
+    /// A block is about to be released: from here on nobody imports it. The caller waits for whoever exports it now.
+    pub(crate) fn close_block(&mut self, id: u64) -> Option<Handle> {
+        self.tickets.end(Kind::Block, id);
+        self.blocks.get_mut(&id)?.handle.take()
+    }
+
+    /// The session has given a block up. Returns its bytes where others hold it.
+    pub(crate) fn end_block(&mut self, id: u64) -> u64 {
+        let Some(Offered { bytes, holders, .. }) = self.blocks.remove(&id) else { return 0 };
+        if holders.is_empty() {
+            return 0;
+        }
+        self.last_lent += 1;
+        self.lent.insert((id, self.last_lent), Lent { bytes, holders });
+        bytes
+    }
+
+    /// A page is dropped.
+    pub(crate) fn end_page(&mut self, id: u64) {
+        self.tickets.end(Kind::Signals, id);
+        self.pages.remove(&id);
+    }
+
+    /// Gives an importer what it asks for, if a ticket admits it.
+    pub(crate) fn grant(&mut self, now: Instant, own: u64, question: &Question) -> Result<Granted<M>, Refused> {
+        let (importer, import) = (question.importer, &question.import);
+        let claim = Claim { exporter: own, ..Claim::of(importer, import) };
+        if !self.tickets.admits(now, &claim, &import.proof) || !self.has(import.kind, import.object) {
+            return Err(Refused::Unknown);
+        }
+        let granted = match import.kind {
+            Kind::Block => {
+                let block = self.blocks.get_mut(&import.object).ok_or(Refused::Unknown)?;
+                let handle = block.handle.clone().ok_or(Refused::Unknown)?;
+                self.budget.take(cost::HOLDER).map_err(|_| Refused::OutOfMemory)?;
+                *block.holders.entry(importer).or_default() += 1;
+                Granted::Block(handle, block.bytes)
+            }
+            Kind::Signals => {
+                let page = self.pages.get(&import.object).ok_or(Refused::Unknown)?;
+                page.shared_with(importer);
+                Granted::Signals(Arc::clone(page))
+            }
+        };
+        self.tickets.use_up(import.ticket);
+        Ok(granted)
+    }
+
+    /// An importer has let go of something. Returns the bytes that the session pays for no longer.
+    pub(crate) fn returned(&mut self, importer: u64, kind: Kind, object: u64) -> u64 {
+        match kind {
+            Kind::Signals => {
+                if let Some(page) = self.pages.get(&object) {
+                    page.returned_by(importer);
+                }
+                0
+            }
+            Kind::Block => {
+                let lent = self.lent.range_mut((object, 0)..=(object, u64::MAX));
+                let lent = lent.map(|(key, lent)| (*key, lent)).find(|(_, lent)| lent.holders.contains_key(&importer));
+                if let Some((key, lent)) = lent {
+                    self.budget.give(cost::HOLDER * u64::from(less(&mut lent.holders, importer, 1)));
+                    return self.forget_lent(key);
+                }
+                if let Some(block) = self.blocks.get_mut(&object) {
+                    self.budget.give(cost::HOLDER * u64::from(less(&mut block.holders, importer, 1)));
+                }
+                0
+            }
+        }
+    }
+
+    /// A session is over and holds nothing. Returns the bytes that this one pays for no longer.
+    pub(crate) fn session_over(&mut self, importer: u64) -> u64 {
+        let mut count = 0;
+        for block in self.blocks.values_mut() {
+            count += less(&mut block.holders, importer, u32::MAX);
+        }
+        for lent in self.lent.values_mut() {
+            count += less(&mut lent.holders, importer, u32::MAX);
+        }
+        self.budget.give(cost::HOLDER * u64::from(count));
+        let gone: Vec<_> = self.lent.iter().filter(|(_, lent)| lent.holders.is_empty()).map(|(key, _)| *key).collect();
+        gone.into_iter().map(|key| self.forget_lent(key)).sum()
+    }
+
+    fn forget_lent(&mut self, key: (u64, u64)) -> u64 {
+        match self.lent.get(&key) {
+            Some(lent) if lent.holders.is_empty() => self.lent.remove(&key).map_or(0, |lent| lent.bytes),
+            _ => 0,
+        }
+    }
+}
+
+/// Takes up to so many of a holder's off, and returns how many.
+fn less(holders: &mut Holders, holder: u64, most: u32) -> u32 {
+    let Some(count) = holders.get_mut(&holder) else { return 0 };
+    let taken = most.min(*count);
+    *count -= taken;
+    if *count == 0 {
+        holders.remove(&holder);
+    }
+    taken
+}

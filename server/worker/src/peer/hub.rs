@@ -1,0 +1,259 @@
+//! All that a session shares with others, for its threads.
+//! In: the issuer's blocks and pages, the daemon's notices. Out: imports for the issuer, grants for the exporter's thread.
+//! No driver is called under its lock, and no thread holds that for long.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use floe_abi::{CudaError, MemHandle};
+use floe_device::Mapped;
+
+use super::ends::{PATIENCE, PeerReports};
+use super::exports::{Exports, Granted};
+use super::imports::{Imported, Imports, LetGo, Object, Requests};
+use super::page::{Page, Places};
+use super::proof::{Claim, Key};
+use super::tickets::New;
+use crate::daemon::peer_notices::{Import, Kind, PROOF_BYTES, PeerNotice, Question, Refused, Returned};
+use crate::issue::fault::Fault;
+use crate::issue::objects::signals::Signals;
+use crate::memory::budget::Budget;
+
+/// What a session shares.
+pub(crate) struct Hub<M> {
+    session: u64,
+    /// `None`: no daemon passes anything on.
+    reports: Option<Box<dyn PeerReports>>,
+    state: Mutex<State<M>>,
+    /// All pages that are mapped, also dropped ones that work still names.
+    pages: Mutex<Vec<Weak<Page<M>>>>,
+    pub(crate) places: Places,
+    requests: Requests,
+    /// Bytes that the session pays for beside what it holds itself.
+    beside: Arc<AtomicU64>,
+    patience: Duration,
+}
+
+struct State<M> {
+    exports: Exports<M>,
+    imports: Imports,
+}
+
+/// An object of another session, as the client names it.
+pub(crate) struct Wanted {
+    pub(crate) session: u64,
+    pub(crate) ticket: u64,
+    pub(crate) key: Key,
+    pub(crate) kind: Kind,
+    pub(crate) object: u64,
+}
+
+impl<M: Mapped> Hub<M> {
+    /// The hub of a session that a daemon passes things on for.
+    pub(crate) fn new(
+        session: u64,
+        reports: Option<Box<dyn PeerReports>>,
+        beside: Arc<AtomicU64>,
+        patience: Duration,
+        budget: &Budget,
+    ) -> Self {
+        let state = Mutex::new(State { exports: Exports::new(budget), imports: Imports::default() });
+        let (pages, places, requests) = (Mutex::default(), Places::default(), Requests::default());
+        Self { session, reports, state, pages, places, requests, beside, patience }
+    }
+
+    /// The hub of a session without a daemon: it imports nothing.
+    pub(crate) fn alone(beside: Arc<AtomicU64>, budget: &Budget) -> Self {
+        Self::new(0, None, beside, PATIENCE, budget)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<M>> {
+        floe_lock::lock(&self.state)
+    }
+
+    fn pay(&self, bytes: u64) {
+        self.beside.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn pay_no_longer(&self, bytes: u64) {
+        self.beside.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A new ticket.
+    pub(crate) fn add_ticket(&self, id: u64, new: New) -> Result<(), Fault> {
+        let mut state = self.state();
+        if let super::tickets::Scope::Object(kind, object) = new.scope
+            && !state.exports.has(kind, object)
+        {
+            return Err(CudaError::INVALID_HANDLE.into());
+        }
+        state.exports.tickets.add(Instant::now(), id, new)
+    }
+
+    pub(crate) fn withdraw(&self, id: u64) {
+        self.state().exports.tickets.withdraw(id);
+    }
+
+    /// The session has a new block of its own.
+    pub(crate) fn offer_block(&self, id: u64, memory: MemHandle, bytes: u64) {
+        self.state().exports.offer_block(id, memory, bytes);
+    }
+
+    /// A block is about to be released: nobody exports it from here on, and nobody is exporting it.
+    pub(crate) fn close_block(&self, id: u64) {
+        let handle = self.state().exports.close_block(id);
+        if let Some(handle) = handle {
+            floe_lock::lock(&handle).take();
+        }
+    }
+
+    /// The session has given a block up, its own or an imported one. Returns whether its memory was the session's own. Where
+    /// others hold that, the session pays for it beside its ledger.
+    pub(crate) fn end_block(&self, id: u64) -> bool {
+        let mut state = self.state();
+        match state.imports.remove(id) {
+            Some(LetGo::Tell(returned)) => {
+                drop(state);
+                self.give_back(returned);
+                false
+            }
+            Some(LetGo::Pays(bytes)) => {
+                self.pay_no_longer(bytes);
+                false
+            }
+            None => {
+                let lent = state.exports.end_block(id);
+                self.pay(lent);
+                true
+            }
+        }
+    }
+
+    /// Says that an import was let go.
+    pub(crate) fn give_back(&self, returned: Returned) {
+        if let Some(reports) = &self.reports {
+            reports.returned(returned);
+        }
+    }
+
+    /// A page is mapped: the session's own, or one of a session that may be over already.
+    pub(crate) fn add_page(&self, id: u64, page: &Arc<Page<M>>, owner: Option<u64>) {
+        let mut state = self.state();
+        let mut pages = floe_lock::lock(&self.pages);
+        pages.retain(|page| page.strong_count() > 0);
+        pages.push(Arc::downgrade(page));
+        drop(pages);
+        match owner {
+            None => state.exports.offer_page(id, page),
+            Some(owner) => {
+                page.shared_with(owner);
+                if state.imports.is_over(owner) {
+                    page.session_over(owner);
+                }
+            }
+        }
+    }
+
+    /// A page of the session's own is dropped.
+    pub(crate) fn end_page(&self, id: u64) {
+        self.state().exports.end_page(id);
+    }
+
+    /// A block was imported.
+    pub(crate) fn add_import(&self, block: u64, object: Object, bytes: u64) {
+        let pays = self.state().imports.add(block, object, bytes);
+        self.pay(pays);
+    }
+
+    /// Unmaps a page, in which the driver may wait for work. No work that names it is left.
+    pub(crate) fn let_page_go(&self, signals: Signals<M>) {
+        let Signals { page, imported } = signals;
+        page.let_go();
+        if let Some(returned) = imported {
+            self.give_back(returned);
+        }
+    }
+
+    /// Asks another session for an object and waits for it.
+    pub(crate) fn ask(&self, wanted: &Wanted) -> Result<Imported, Fault> {
+        let Some(reports) = &self.reports else { return Err(CudaError::NOT_SUPPORTED.into()) };
+        let Wanted { session, ticket, ref key, kind, object } = *wanted;
+        let request = self.requests.begin();
+        let mut import = Import { request, session, ticket, proof: [0; PROOF_BYTES], kind, object };
+        import.proof = key.prove(&Claim::of(self.session, &import));
+        reports.import(import);
+        match self.requests.wait(request, self.patience) {
+            Some(Ok(imported)) => Ok(imported),
+            Some(Err(refused)) => Err(fault_of(refused, session)),
+            None => {
+                let words = format!("session {session} gave nothing within: {:?}", self.patience);
+                Err(Fault::Explained(CudaError::TIMEOUT, words))
+            }
+        }
+    }
+
+    /// Takes a notice; a question is given back.
+    pub(crate) fn notice(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) -> Option<Question> {
+        match notice {
+            PeerNotice::Asked(question) => return Some(question),
+            PeerNotice::Imported { request, bytes, gpu, from } => {
+                let outcome = descriptor.map(|file| Imported { file, bytes, gpu }).ok_or(Refused::NotSupported);
+                // One that nobody waits for is closed, and its owner told.
+                if self.requests.answer(request, outcome).is_err() {
+                    self.give_back(from);
+                }
+            }
+            // The wait may be over.
+            PeerNotice::Refused(request, why) => drop(self.requests.answer(request, Err(why))),
+            PeerNotice::Returned(importer, objects) => {
+                let mut state = self.state();
+                let returned = objects.iter().map(|(kind, object)| state.exports.returned(importer, *kind, *object));
+                self.pay_no_longer(returned.sum());
+            }
+            PeerNotice::Over(session) => self.session_over(session),
+        }
+        None
+    }
+
+    fn session_over(&self, session: u64) {
+        let mut state = self.state();
+        let pays = state.imports.session_over(session);
+        self.pay(pays);
+        let no_longer = state.exports.session_over(session);
+        self.pay_no_longer(no_longer);
+        drop(state);
+        let pages: Vec<Weak<Page<M>>> = floe_lock::lock(&self.pages).clone();
+        pages.iter().filter_map(Weak::upgrade).for_each(|page| page.session_over(session));
+    }
+
+    /// What a question is answered with.
+    pub(crate) fn grant(&self, question: &Question) -> Result<Granted<M>, Refused> {
+        let mut state = self.state();
+        // It may have ended while its question waited here.
+        if state.imports.is_over(question.importer) {
+            return Err(Refused::Unknown);
+        }
+        state.exports.grant(Instant::now(), self.session, question)
+    }
+
+    /// An importer does not get what it was granted.
+    pub(crate) fn take_back(&self, question: &Question) {
+        let Question { importer, ref import } = *question;
+        let bytes = self.state().exports.returned(importer, import.kind, import.object);
+        self.pay_no_longer(bytes);
+    }
+}
+
+fn fault_of(refused: Refused, session: u64) -> Fault {
+    let (error, words) = match refused {
+        Refused::Unknown => (CudaError::INVALID_HANDLE, "has ended, or knows no such ticket, proof or object"),
+        Refused::NotPermitted => {
+            (CudaError::NOT_PERMITTED, "is not asked: too many imports have failed, or are shared")
+        }
+        Refused::OutOfMemory => (CudaError::OUT_OF_MEMORY, "has no room to export more"),
+        Refused::NotSupported => (CudaError::NOT_SUPPORTED, "has a device that does not export this"),
+    };
+    Fault::Explained(error, format!("session {session} {words}"))
+}
