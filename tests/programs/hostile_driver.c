@@ -187,6 +187,36 @@ static void kernel(void) {
     judge("read the kernel's log", syscall(SYS_syslog, 3, NULL, 0));
 }
 
+/* A number that no descriptor can get is as good as a refusal. */
+static void judge_number(const char *name, long result) {
+    int refused = result < 0 && (errno == EBADF || errno == EINVAL || errno == EMFILE);
+    if (refused) tell(name, "refused");
+    else judge(name, result);
+}
+
+/* The one descriptor over which descriptors may leave is the way to the daemon, at the number that the limit ends at. It is
+   not given another meaning: nothing is sent on it here, which would end the worker. */
+static void reserved(const struct msghdr *message, int number) {
+    int ways[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ways) != 0) return tell("make a pair of sockets", "refused");
+    judge_number("put a socket at the reserved number", dup2(ways[0], number));
+    judge_number("put a socket there with flags", dup3(ways[0], number, O_CLOEXEC));
+    judge_number("duplicate a socket from there on", fcntl(ways[0], F_DUPFD, number));
+    judge_number("duplicate it to be closed", fcntl(ways[0], F_DUPFD_CLOEXEC, number));
+    judge("raise the limit over it", prlimit(0, RLIMIT_NOFILE, &(struct rlimit){number + 1, number + 1}, NULL));
+    /* With every lower number taken, the next would be it. */
+    static int taken[1024];
+    int count = 0, last = -1;
+    while (count < 1024 && (last = dup(ways[0])) >= 0) taken[count++] = last;
+    tell("fill all numbers up to it", last < 0 && count > 0 && taken[count - 1] < number ? "refused" : "got through");
+    judge("send a descriptor on the highest", count > 0 ? sendmsg(taken[count - 1], message, MSG_DONTWAIT) : (errno = EPERM, -1));
+    while (count > 0) close(taken[--count]);
+    judge("send a descriptor to the client", sendmsg(3, message, MSG_DONTWAIT));
+    judge("send a descriptor by another name of its way", sendmsg(dup(number), message, MSG_DONTWAIT));
+    close(ways[0]);
+    close(ways[1]);
+}
+
 /* What is counted by user, over all of a user's processes, and what keeps others from their files. */
 static void shared(void) {
     int ways[2], file = open(LIBRARY, O_RDONLY | O_CLOEXEC);
@@ -205,6 +235,7 @@ static void shared(void) {
     struct rlimit descriptors;
     getrlimit(RLIMIT_NOFILE, &descriptors);
     tell("have descriptors without end", descriptors.rlim_max <= 1024 ? "refused" : "got through");
+    reserved(&message, (int)descriptors.rlim_max);
     judge("raise the limit of descriptors", setrlimit(RLIMIT_NOFILE, &(struct rlimit){1 << 20, 1 << 20}));
     judge("keep others from a file", fcntl(file, F_SETLEASE, F_WRLCK));
     judge("keep others from writing a file", fcntl(file, F_SETLEASE, F_RDLCK));
