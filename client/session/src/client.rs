@@ -140,7 +140,7 @@ impl Client {
             if settings.compiles_everything() {
                 attached.snapshot.takes = Takes::Anything;
             }
-            log!(Info, "device {ordinal} is {} (session {})", attached.snapshot.name, attached.session);
+            log!(Info, "device {ordinal} is {} (session {})", attached.snapshot.name, attached.seat.session);
             let vgpu = Vgpu::start(attached, ordinal, Arc::clone(&self.statistics)).map_err(|error| {
                 log!(Error, "no thread for a link: {error}");
                 CudaError::OPERATING_SYSTEM
@@ -149,6 +149,8 @@ impl Client {
             devices.push(self.device_on(vgpu));
         }
         slots.into_iter().flatten().for_each(Attached::leave);
+        let vgpus: Vec<_> = devices.iter().map(|device: &DeviceState| Arc::clone(&device.vgpu)).collect();
+        vgpus.iter().for_each(|vgpu| vgpu.meet(&vgpus));
         Ok(devices)
     }
 

@@ -30,6 +30,7 @@ use floe_wire::{ArrayId, Call, SynchronizeContext, SynchronizeStream};
 use crate::memory::blocks::Blocks;
 use crate::memory::managed::Managed;
 use crate::memory::mirrors::Mirrors;
+use crate::memory::peers::Peers;
 use crate::memory::sharing::Sharing;
 use crate::memory::staging::Staging;
 use crate::memory::virtual_memory::VirtualMemory;
@@ -83,6 +84,8 @@ pub(crate) struct Vgpu {
     pub(crate) sharing: Sharing,
     /// The staging slots for pageable copies.
     pub(crate) staging: Staging,
+    /// What it shares with other sessions of its server.
+    pub(crate) peers: Peers,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -135,6 +138,7 @@ impl Vgpu {
             watched: Watched::default(),
             sharing: Sharing::default(),
             staging: Staging::default(),
+            peers: Peers::new(attached.seat),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),

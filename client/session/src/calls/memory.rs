@@ -93,7 +93,7 @@ impl MemoryCalls for Client {
             self.advice.forget(&(freed.at..freed.at + freed.bytes));
             return Ok(());
         }
-        let fence = vgpu.order.fence();
+        let fence = vgpu.fence_of(address.0);
         let freed = lock(&vgpu.blocks).free(address.0, fence, None);
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
         vgpu.collect()

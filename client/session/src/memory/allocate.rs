@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, access_flags};
 use floe_wire::{BlockId, Call, CreateBlock, DestroyArray, MapBlock, MemoryInfo};
 
-use crate::memory::blocks::{Blocks, Plan};
+use crate::memory::blocks::{Blocks, Plan, Whole};
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Fence;
 use floe_lock::lock;
@@ -43,11 +43,12 @@ impl Vgpu {
         }
         // Freed memory may still be in quarantine, and idle blocks may be of the wrong size.
         self.synchronize()?;
+        self.synchronize_importers();
         self.trim(0)?;
         if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
             return Ok(DevicePtr(at));
         }
-        self.grow(blocks, bytes, owner)
+        self.behind_returns(|| self.grow(blocks, bytes, owner))
     }
 
     /// Creates a block that holds `bytes`, a comfortable one or else the smallest.
@@ -86,6 +87,13 @@ impl Vgpu {
                 access: access_flags::READWRITE,
             })
         });
+        let gate = self.gate();
+        let whole = Whole { block: id, at: plan.at, bytes: plan.bytes };
+        let is_managed = std::ptr::eq(blocks, &self.managed.blocks);
+        let made = match gate.as_deref() {
+            Some(accessors) if !is_managed => made.and_then(|_| self.give_to_accessors(accessors, whole)),
+            _ => made.map(drop),
+        };
         let mut blocks = lock(blocks);
         match made {
             Ok(_) => blocks.add(plan, id, bytes, owner.0).map(DevicePtr).ok_or(CudaError::OUT_OF_MEMORY),
@@ -109,13 +117,15 @@ impl Vgpu {
     /// further since the last time.
     pub(crate) fn collect(&self) -> CudaResult<()> {
         self.give_up_arrays()?;
-        let news = self.order.news();
+        let news = self.news();
         let known = self.collected_news.swap(news, Ordering::Relaxed) == news;
+        self.unmap_returned()?;
         [&self.blocks, &self.managed.blocks].into_iter().try_for_each(|blocks| self.collect_from(blocks, known))
     }
 
     /// `known`: no stream has come further since the last time.
     fn collect_from(&self, blocks: &Mutex<Blocks<Fence>>, known: bool) -> CudaResult<()> {
+        let _gate = self.gate();
         let mut blocks = lock(blocks);
         if !blocks.has_quarantined() && known {
             return Ok(());
@@ -129,6 +139,7 @@ impl Vgpu {
     pub(crate) fn trim(&self, keep: u64) -> CudaResult<()> {
         self.collect()?;
         for blocks in [&self.blocks, &self.managed.blocks] {
+            let _gate = self.gate();
             let mut blocks = lock(blocks);
             let surplus = blocks.surplus(keep);
             surplus.iter().try_for_each(|block| self.give_up(block))?;
@@ -136,7 +147,9 @@ impl Vgpu {
         Ok(())
     }
 
-    fn give_up(&self, surplus: &crate::memory::blocks::Surplus) -> CudaResult<()> {
+    /// Gives a block back to the server, behind those who imported it.
+    fn give_up(&self, surplus: &Whole) -> CudaResult<()> {
+        self.take_back(surplus.at)?;
         self.connection.post(&floe_wire::UnmapRange { at: DevicePtr(surplus.at), bytes: surplus.bytes })?;
         self.connection.post(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(surplus.block) })?;
         Ok(())

@@ -29,9 +29,9 @@ pub(crate) struct Plan {
     pub(crate) bytes: u64,
 }
 
-/// A block nobody uses any more, to be unmapped and released.
+/// A block as it is mapped: whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Surplus {
+pub(crate) struct Whole {
     /// The id it was added with.
     pub(crate) block: u64,
     /// First address of its mapping.
@@ -170,7 +170,7 @@ impl<F> Blocks<F> {
     /// Takes what `is_passed` says is no longer in use out of quarantine, and returns the blocks that hold nothing and are
     /// not worth keeping. Their addresses are free for other blocks at once, since unmapping goes ahead of mapping in the
     /// order of messages.
-    pub(crate) fn collect(&mut self, is_passed: impl Fn(&F) -> bool) -> Vec<Surplus> {
+    pub(crate) fn collect(&mut self, is_passed: impl Fn(&F) -> bool) -> Vec<Whole> {
         let mut kept = VecDeque::with_capacity(self.quarantine.len());
         for entry in std::mem::take(&mut self.quarantine) {
             if is_passed(&entry.fence) {
@@ -184,7 +184,7 @@ impl<F> Blocks<F> {
     }
 
     /// Blocks that hold nothing beyond `keep` bytes of such blocks.
-    pub(crate) fn surplus(&mut self, keep: u64) -> Vec<Surplus> {
+    pub(crate) fn surplus(&mut self, keep: u64) -> Vec<Whole> {
         let mut idle = 0u64;
         let mut surplus = Vec::new();
         for (at, block) in &self.blocks {
@@ -193,7 +193,7 @@ impl<F> Blocks<F> {
                 if idle.saturating_add(block.bytes) <= keep {
                     idle += block.bytes;
                 } else {
-                    surplus.push(Surplus { block: block.id, at: *at, bytes: block.bytes });
+                    surplus.push(Whole { block: block.id, at: *at, bytes: block.bytes });
                 }
             }
         }
@@ -217,6 +217,17 @@ impl<F> Blocks<F> {
         let (start, allocation) = self.allocations.range(..=address).next_back()?;
         let end = start + self.rounded(allocation.bytes)?;
         (address < end).then_some(end)
+    }
+
+    /// The block that holds this address, whether or not an allocation does.
+    pub(crate) fn block_at(&self, address: u64) -> Option<Whole> {
+        let (at, block) = self.blocks.range(..=address).next_back()?;
+        (address - at < block.bytes).then_some(Whole { block: block.id, at: *at, bytes: block.bytes })
+    }
+
+    /// All blocks.
+    pub(crate) fn all(&self) -> Vec<Whole> {
+        self.blocks.iter().map(|(at, block)| Whole { block: block.id, at: *at, bytes: block.bytes }).collect()
     }
 
     /// Whether anything waits in quarantine.

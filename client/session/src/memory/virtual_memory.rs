@@ -7,23 +7,54 @@ use std::ops::Range;
 use floe_abi::{CudaError, CudaResult, MemAllocationProperties, access_flags};
 
 use crate::memory::addresses::Addresses;
+use crate::memory::peers::Exporter;
+use crate::memory::peers::pieces::Piece;
 
-/// Physical memory the program made.
+/// Physical memory the program made or imported.
 #[derive(Debug, Clone)]
 pub(crate) struct Physical {
     pub(crate) bytes: u64,
+    /// Where it is from, if it is another program's.
+    pub(crate) origin: Option<(Exporter, u64)>,
     pub(crate) properties: MemAllocationProperties,
     /// References: one per `cuMemCreate` and `cuMemRetainAllocationHandle` that was not released.
     pub(crate) handles: u32,
     pub(crate) mappings: u32,
 }
 
-/// One mapping.
+/// One mapping, of memory of whatever vGPU.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapping {
     pub(crate) bytes: u64,
+    /// The ordinal of the vGPU that has the memory.
+    pub(crate) owner: u8,
+    /// Its id there.
     pub(crate) physical: u64,
-    pub(crate) access: u32,
+    /// Where that has it from, if it is another program's.
+    pub(crate) origin: Option<(Exporter, u64)>,
+    /// Which vGPUs the program has given access, by ordinal.
+    pub(crate) access: BTreeMap<u8, u32>,
+}
+
+impl Mapping {
+    /// Memory of a vGPU, which nobody has access to.
+    pub(crate) fn of(owner: u8, physical: u64, memory: &Physical) -> Self {
+        Self { bytes: memory.bytes, owner, physical, origin: memory.origin.clone(), access: BTreeMap::new() }
+    }
+
+    /// The access that the program has given a vGPU.
+    pub(crate) fn access_of(&self, ordinal: u8) -> u32 {
+        self.access.get(&ordinal).copied().unwrap_or(access_flags::NONE)
+    }
+
+    fn is_accessible(&self) -> bool {
+        self.access.values().any(|access| *access != access_flags::NONE)
+    }
+
+    /// The same as a block that is mapped at an address.
+    pub(crate) fn piece(&self, at: u64) -> Piece {
+        Piece { at, bytes: self.bytes, owner: self.owner, block: self.physical, origin: self.origin.clone() }
+    }
 }
 
 /// One vGPU's reservations, physical memory and mappings.
@@ -58,11 +89,27 @@ impl VirtualMemory {
     pub(crate) fn covers(&self, mut at: u64, end: u64) -> bool {
         while at < end {
             match self.mapping_entry(at) {
-                Some((range, mapping)) if mapping.access != access_flags::NONE => at = range.end,
+                Some((range, mapping)) if mapping.is_accessible() => at = range.end,
                 _ => return false,
             }
         }
         true
+    }
+
+    /// Whether an address is one that the program reserves for itself.
+    pub(crate) fn holds(&self, at: u64) -> bool {
+        self.whole.contains(&at)
+    }
+
+    /// The blocks that make up a range, if all of it is mapped.
+    pub(crate) fn pieces(&self, range: &Range<u64>) -> Option<Vec<Piece>> {
+        let (mut pieces, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let (found, mapping) = self.mapping_entry(at)?;
+            pieces.push(mapping.piece(found.start));
+            at = found.end;
+        }
+        Some(pieces)
     }
 
     /// The mapping that holds this address.
@@ -77,16 +124,37 @@ impl VirtualMemory {
         range.contains(&at).then_some((range, mapping))
     }
 
-    /// Whole mappings that make up exactly `range`, without gaps.
-    pub(crate) fn exactly(&self, range: &Range<u64>) -> CudaResult<Vec<u64>> {
-        let mut starts = Vec::new();
+    /// Whole mappings that make up exactly `range`, without gaps, with their first addresses.
+    pub(crate) fn exactly(&self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
+        let mut found = Vec::new();
         let mut at = range.start;
         while at < range.end {
             let mapping = self.mappings.get(&at).ok_or(CudaError::INVALID_VALUE)?;
-            starts.push(at);
+            found.push((at, mapping.clone()));
             at += mapping.bytes;
         }
-        if at == range.end { Ok(starts) } else { Err(CudaError::INVALID_VALUE) }
+        if at == range.end { Ok(found) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    /// The same, which are none any more.
+    pub(crate) fn remove_exactly(&mut self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
+        let found = self.exactly(range)?;
+        found.iter().for_each(|(start, _)| drop(self.mappings.remove(start)));
+        Ok(found)
+    }
+
+    /// Whether a range is reserved and nothing is mapped in it.
+    pub(crate) fn is_free(&self, range: &Range<u64>) -> bool {
+        let inside = self.reserved.find(range.start).is_some_and(|reserved| range.end <= reserved.end);
+        let before = self.mappings.range(..range.end).next_back();
+        inside && !before.is_some_and(|(start, mapping)| start + mapping.bytes > range.start)
+    }
+
+    /// The program has given a vGPU access to the mapping that begins here, or taken it.
+    pub(crate) fn note_access(&mut self, start: u64, ordinal: u8, access: u32) {
+        if let Some(mapping) = self.mappings.get_mut(&start) {
+            mapping.access.insert(ordinal, access);
+        }
     }
 
     /// Whether a size or address can be mapped.

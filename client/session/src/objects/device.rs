@@ -75,6 +75,7 @@ impl DeviceState {
             let _ = vgpu.synchronize();
         }
         vgpu.begin_epoch();
+        vgpu.leave_peers();
         self.objects.clear();
         lock(&vgpu.leaving_arrays).clear();
         lock(&vgpu.occupancy).clear();
@@ -118,7 +119,7 @@ impl DeviceState {
         for module in objects.modules.remove_if(|module| module.context() == context) {
             module.unload(&objects.functions)?;
         }
-        let fence = vgpu.order.fence();
+        let fence = vgpu.fence_of_all();
         vgpu.free_managed_of(context, &fence);
         let mut blocks = lock(&vgpu.blocks);
         for at in blocks.owned_by(context.0) {

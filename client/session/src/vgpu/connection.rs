@@ -267,6 +267,13 @@ impl Connection {
         Ok(Ticket { waiter })
     }
 
+    /// Has the server say when all work of a stream so far is over, which nobody waits for.
+    pub(crate) fn mark(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
+        tally::posted();
+        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
+        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::default()), false).map(drop)
+    }
+
     /// Waits until what was marked is over.
     pub(crate) fn outcome(&self, ticket: &Ticket) -> CudaResult<()> {
         let answer = self.answer(ticket)?;

@@ -86,6 +86,12 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
+    /// The same, and behind other work, of whatever vGPU.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.waits.extend(other.waits);
+        self
+    }
+
     /// Whether all of it has completed.
     pub(crate) fn is_passed(&self) -> bool {
         self.waits.iter().all(|(progress, sequence)| progress.completed() >= *sequence)
@@ -242,6 +248,19 @@ mod tests {
     #[test]
     fn a_fence_over_nothing_is_passed_at_once() {
         assert!(Order::new().fence().is_passed());
+    }
+
+    #[test]
+    fn a_fence_over_two_sessions_waits_for_both() {
+        let (first, second) = (Order::new(), Order::new());
+        let (a, b) = (first.add(1, false), second.add(1, false));
+        a.issue(5);
+        b.issue(3);
+        let fence = first.fence().and(second.fence());
+        first.stream_completed(&a, 5);
+        assert!(!fence.is_passed());
+        second.stream_completed(&b, 3);
+        assert!(fence.is_passed());
     }
 
     #[test]

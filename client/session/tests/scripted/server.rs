@@ -16,6 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -75,11 +76,21 @@ pub struct Options {
     pub maps: bool,
     /// Whether it takes memory of its clients'.
     pub shares: bool,
+    /// What tells its daemon from others: sessions with the same bytes are of one server.
+    pub server: [u8; 16],
+    /// The session's number there.
+    pub session: u64,
     /// The number of bulk connections that may join.
     pub bulk: u32,
     /// The grace period of a session without a link; such a server asks for no token.
     pub grace: Option<Duration>,
     pub script: Option<Script>,
+}
+
+/// Bytes that no other server of this process has.
+fn other_server() -> [u8; 16] {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    [NEXT.fetch_add(1, Ordering::Relaxed); 16]
 }
 
 impl Default for Options {
@@ -91,6 +102,8 @@ impl Default for Options {
             code: 0,
             maps: false,
             shares: false,
+            server: other_server(),
+            session: 7,
             bulk: 0,
             grace: None,
             script: None,
@@ -574,7 +587,7 @@ impl Peer {
 fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static> {
     let attribute = |number, value| Attribute { number, value };
     AttachReply {
-        session: 7,
+        session: options.session,
         window: DevicePtr(WINDOW_BASE + u64::from(ordinal) * WINDOW_BYTES),
         window_bytes: WINDOW_BYTES,
         memory,
@@ -582,7 +595,7 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
         bulk_connections: options.bulk,
         grace_ms: options.grace.map_or(0, |grace| grace.as_millis() as u64),
         rings: false,
-        server: &bulk::KEY,
+        server: options.server.to_vec().leak(),
         device: DeviceSnapshot {
             name: "Scripted",
             uuid: &UUIDS[ordinal as usize],

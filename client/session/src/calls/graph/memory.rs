@@ -46,7 +46,7 @@ impl GraphMemoryCalls for Client {
         let Ok(device) = self.device(memory.device) else { return };
         let vgpu = &device.vgpu;
         if vgpu.holds(memory) {
-            let fence = vgpu.order.fence();
+            let fence = vgpu.fence_of(memory.address.0);
             lock(&vgpu.blocks).free(memory.address.0, fence, None);
             // A link that has failed is what the next call reports.
             let _ = vgpu.collect();

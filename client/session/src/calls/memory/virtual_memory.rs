@@ -2,6 +2,7 @@
 //! where. Reserving is local, creating physical memory waits for the server's yes, mapping is posted. Unmapping waits until
 //! nothing issued before can touch the range.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use floe_abi::{
     access_flags, allocation_type, location_type,
 };
 use floe_surface::VirtualMemoryCalls;
-use floe_wire::{BlockId, CreateBlock, MapBlock, ReleaseBlock, SetAccess, UnmapRange};
+use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
 
 use crate::client::Client;
 use crate::memory::virtual_memory::{Mapping, Physical};
@@ -47,6 +48,21 @@ impl Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         Ok(&self.device(floe_abi::Device(location.id))?.vgpu)
+    }
+}
+
+impl Client {
+    /// Gives a vGPU access to a mapping, or takes it.
+    fn set_access_of(&self, device: &Arc<Vgpu>, start: u64, mapping: &Mapping, access: u32) -> CudaResult<()> {
+        if device.ordinal == mapping.owner {
+            let (at, bytes) = (DevicePtr(start), mapping.bytes);
+            return device.connection.post(&SetAccess { at, bytes, access }).map(drop);
+        }
+        let owner = &self.devices()?[usize::from(mapping.owner)].vgpu;
+        if access != access_flags::NONE && device.ability_with(owner)?.access != 1 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if device.is_beside(owner) { device.access_piece(&mapping.piece(start), access) } else { Ok(()) }
     }
 }
 
@@ -115,7 +131,7 @@ impl VirtualMemoryCalls for Client {
             }
             result => drop(result?),
         }
-        let physical = Physical { bytes: bytes as u64, properties: *properties, handles: 1, mappings: 0 };
+        let physical = Physical { bytes: bytes as u64, origin: None, properties: *properties, handles: 1, mappings: 0 };
         lock(&vgpu.virtual_memory).physical.insert(id, physical);
         Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
     }
@@ -126,11 +142,7 @@ impl VirtualMemoryCalls for Client {
         let physical =
             memory.physical.get_mut(&id).filter(|physical| physical.handles > 0).ok_or(CudaError::INVALID_VALUE)?;
         physical.handles -= 1;
-        if physical.handles == 0 {
-            memory.drop_unused(id);
-            vgpu.connection.post(&ReleaseBlock { block: BlockId(id) })?;
-        }
-        Ok(())
+        vgpu.release_unused(&mut memory, id)
     }
 
     fn mem_map(
@@ -143,26 +155,27 @@ impl VirtualMemoryCalls for Client {
     ) -> CudaResult<()> {
         let range = range(address, bytes)?;
         let (vgpu, id) = self.physical(handle)?;
-        let mut memory = lock(&vgpu.virtual_memory);
-        let created = memory.physical.get(&id).filter(|physical| physical.handles > 0);
-        let whole = created.ok_or(CudaError::INVALID_VALUE)?.bytes;
-        if flags != 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        // Memory is mapped whole, as an H200's driver has it.
-        if offset != 0 || bytes as u64 != whole || !memory.is_aligned(address.0) {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        let inside = memory.reserved.find(address.0).is_some_and(|reserved| range.end <= reserved.end);
-        let taken = memory
-            .mappings
-            .range(..range.end)
-            .next_back()
-            .is_some_and(|(start, mapping)| start + mapping.bytes > range.start);
-        let Some(physical) = memory.physical.get_mut(&id).filter(|_| inside && !taken) else {
-            return Err(CudaError::INVALID_VALUE);
+        let window = self.window_of(address)?;
+        let mapping = {
+            let mut memory = lock(&vgpu.virtual_memory);
+            let aligned = memory.is_aligned(address.0);
+            let created = memory.physical.get_mut(&id).filter(|physical| physical.handles > 0);
+            let physical = created.ok_or(CudaError::INVALID_VALUE)?;
+            if flags != 0 {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            // Memory is mapped whole, as an H200's driver has it.
+            if offset != 0 || bytes as u64 != physical.bytes || !aligned {
+                return Err(CudaError::NOT_SUPPORTED);
+            }
+            physical.mappings += 1;
+            Mapping::of(vgpu.ordinal, id, physical)
         };
-        physical.mappings += 1;
+        let mut memory = lock(&window.virtual_memory);
+        if !memory.is_free(&range) {
+            drop(memory);
+            return vgpu.unmapped(id).and(Err(CudaError::INVALID_VALUE));
+        }
         vgpu.connection.post(&MapBlock {
             block: BlockId(id),
             offset: 0,
@@ -170,53 +183,38 @@ impl VirtualMemoryCalls for Client {
             bytes: bytes as u64,
             access: access_flags::NONE,
         })?;
-        let mapping = Mapping { bytes: bytes as u64, physical: id, access: access_flags::NONE };
         memory.mappings.insert(address.0, mapping);
         Ok(())
     }
 
     fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
         let range = range(address, bytes)?;
-        let vgpu = self.window_of(address)?;
-        lock(&vgpu.virtual_memory).exactly(&range)?;
-        vgpu.synchronize()?;
-        let mut memory = lock(&vgpu.virtual_memory);
-        for start in memory.exactly(&range)? {
-            let Some(mapping) = memory.mappings.remove(&start) else {
-                continue;
-            };
-            vgpu.connection.post(&UnmapRange { at: floe_wire::DevicePtr(start), bytes: mapping.bytes })?;
-            if let Some(physical) = memory.physical.get_mut(&mapping.physical) {
-                physical.mappings -= 1;
-            }
-            memory.drop_unused(mapping.physical);
+        let window = self.window_of(address)?;
+        let mappings = lock(&window.virtual_memory).exactly(&range)?;
+        for ordinal in mappings.iter().map(|(_, mapping)| mapping.owner).collect::<BTreeSet<_>>() {
+            let owner = &self.devices()?[usize::from(ordinal)].vgpu;
+            owner.synchronize()?;
+            owner.synchronize_importers();
         }
-        Ok(())
+        // Another thread may have been faster.
+        let mappings = lock(&window.virtual_memory).remove_exactly(&range)?;
+        mappings.into_iter().try_for_each(|(start, mapping)| {
+            self.devices()?[usize::from(mapping.owner)].vgpu.unmap_mapping(start, &mapping)
+        })
     }
 
     fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
         let range = range(address, bytes)?;
-        let vgpu = self.window_of(address)?;
+        let window = self.window_of(address)?;
         for wish in access {
-            let own = self.location_vgpu(&wish.location)?.ordinal == vgpu.ordinal;
-            let known = matches!(wish.flags, access_flags::NONE | access_flags::READ | access_flags::READWRITE);
-            if !known || !own && wish.flags != access_flags::NONE {
+            let device = self.location_vgpu(&wish.location)?;
+            if !matches!(wish.flags, access_flags::NONE | access_flags::READ | access_flags::READWRITE) {
                 return Err(CudaError::INVALID_VALUE);
             }
-            if !own {
-                continue;
-            }
-            let mut memory = lock(&vgpu.virtual_memory);
-            for start in memory.exactly(&range)? {
-                let Some(mapping) = memory.mappings.get_mut(&start) else {
-                    continue;
-                };
-                mapping.access = wish.flags;
-                vgpu.connection.post(&SetAccess {
-                    at: floe_wire::DevicePtr(start),
-                    bytes: mapping.bytes,
-                    access: wish.flags,
-                })?;
+            let mappings = lock(&window.virtual_memory).exactly(&range)?;
+            for (start, mapping) in mappings {
+                self.set_access_of(device, start, &mapping, wish.flags)?;
+                lock(&window.virtual_memory).note_access(start, device.ordinal, wish.flags);
             }
         }
         Ok(())
@@ -226,8 +224,8 @@ impl VirtualMemoryCalls for Client {
         let vgpu = self.window_of(address)?;
         let memory = lock(&vgpu.virtual_memory);
         let (_, mapping) = memory.mapping_entry(address.0).ok_or(CudaError::INVALID_VALUE)?;
-        let own = location.kind == location_type::DEVICE && location.id == i32::from(vgpu.ordinal);
-        Ok(u64::from(if own { mapping.access } else { access_flags::NONE }))
+        let device = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
+        Ok(u64::from(device.map_or(access_flags::NONE, |ordinal| mapping.access_of(ordinal))))
     }
 
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
@@ -245,16 +243,13 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
-        let vgpu = self.window_of(DevicePtr(address.0))?;
-        let mut memory = lock(&vgpu.virtual_memory);
-        let id =
-            memory.mapping_entry(address.0).map(|(_, mapping)| mapping.physical).ok_or(CudaError::INVALID_VALUE)?;
-        let physical = memory.physical.get_mut(&id).ok_or(CudaError::INVALID_VALUE)?;
-        if physical.handles == 0 {
-            // The server released its block with its last handle; only its mappings keep it.
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        physical.handles += 1;
-        Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
+        let window = self.window_of(DevicePtr(address.0))?;
+        let mapped = lock(&window.virtual_memory).mapping_entry(address.0).map(|(_, it)| (it.owner, it.physical));
+        let (ordinal, id) = mapped.ok_or(CudaError::INVALID_VALUE)?;
+        let owner = &self.devices()?[usize::from(ordinal)].vgpu;
+        let mut memory = lock(&owner.virtual_memory);
+        // Its mapping keeps it, also when all handles were released.
+        memory.physical.get_mut(&id).ok_or(CudaError::INVALID_VALUE)?.handles += 1;
+        Ok(MemHandle(Handle::new(Kind::Physical, ordinal, id).value()))
     }
 }

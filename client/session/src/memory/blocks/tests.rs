@@ -69,7 +69,7 @@ fn a_large_block_is_given_up_when_its_allocation_is_over() {
     blocks.free(at, 1, None).unwrap();
     assert_eq!(blocks.collect(|_| false), []);
     let surplus = blocks.collect(|_| true);
-    assert_eq!(surplus, [Surplus { block: 1, at, bytes: 256 << 20 }]);
+    assert_eq!(surplus, [Whole { block: 1, at, bytes: 256 << 20 }]);
     assert_eq!(blocks.idle_bytes(), 0);
 }
 

@@ -73,7 +73,7 @@ impl Vgpu {
         let pages = at..at + bytes.next_multiple_of(PAGE);
         let mut state = lock(&managed.state);
         if !(place.span.begin(&pages) && place.span.allow(&pages, Access::Open)) {
-            lock(&managed.blocks).free(at, self.order.fence(), None);
+            lock(&managed.blocks).free(at, self.fence_of(at), None);
             log!(Warn, "cuMemAllocManaged: the system does not open {bytes} bytes at {at:#x}");
             return Err(CudaError::OUT_OF_MEMORY);
         }
@@ -102,7 +102,7 @@ impl Vgpu {
         }
         let settled = self.synchronize();
         self.drop_managed(at);
-        let freed = lock(&self.managed.blocks).free(at, self.order.fence(), None);
+        let freed = lock(&self.managed.blocks).free(at, self.fence_of(at), None);
         let collected = self.collect();
         settled.and(collected).and(freed.ok_or(CudaError::INVALID_VALUE))
     }

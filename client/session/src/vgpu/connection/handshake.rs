@@ -14,6 +14,7 @@ use super::dial::Joining;
 use super::error::ConnectError;
 use super::offer::Offer;
 use crate::log::log;
+use crate::memory::peers::Seat;
 use crate::settings::{Credentials, WantedDevice};
 use crate::vgpu::snapshot::Snapshot;
 
@@ -56,8 +57,8 @@ pub(crate) struct Attached {
     pub(crate) window: u64,
     /// Its bytes.
     pub(crate) window_bytes: u64,
-    /// The session's number at the server.
-    pub(crate) session: u64,
+    /// Where it runs.
+    pub(crate) seat: Seat,
     /// How further connections join it.
     pub(crate) joining: Joining,
     /// The channels of a link that outlives its connections.
@@ -207,7 +208,7 @@ impl<'a> Dialogue<'a> {
             snapshot: Snapshot::new(&reply.device, reply.memory),
             window: reply.window.0,
             window_bytes: reply.window_bytes,
-            session: reply.session,
+            seat: Seat { server: reply.server.try_into().ok(), session: reply.session, gpu: wanted.place.gpu },
             link,
         })
     }

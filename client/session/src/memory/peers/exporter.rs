@@ -1,0 +1,141 @@
+//! Tickets: what another session needs to import from this one, and importing with one. Sessions, tickets and keys come in;
+//! blocks and pages of this session's own numbering go out. Keys are shown to nobody, and no ticket goes out before the worker
+//! has it.
+
+use floe_abi::{CudaError, CudaResult};
+use floe_wire::{
+    BlockId, Call, CreateSignals, DropSignals, Export, ImportBlock, ImportSignals, MemoryInfo, ReleaseBlock, SignalsId,
+    TicketId, Withdraw,
+};
+
+use crate::vgpu::Vgpu;
+use floe_lock::lock;
+
+/// Bytes of a ticket's key.
+pub(crate) const KEY_BYTES: usize = 32;
+
+/// The things that a ticket lets others import.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scope {
+    /// Every block and page of the session.
+    Everything,
+    /// This block.
+    #[allow(dead_code, reason = "memory handed to other processes asks for it")]
+    Block(u64),
+    /// This page.
+    #[allow(dead_code, reason = "events handed to other processes ask for it")]
+    Signals(SignalsId),
+}
+
+impl Scope {
+    /// Scope and object as they travel.
+    fn on_wire(self) -> (u32, u64) {
+        match self {
+            Self::Everything => (0, 0),
+            Self::Block(block) => (1, block),
+            Self::Signals(SignalsId(page)) => (2, page),
+        }
+    }
+}
+
+/// A session from which may be imported, and by what.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Exporter {
+    pub(crate) session: u64,
+    pub(crate) ticket: u64,
+    pub(crate) key: [u8; KEY_BYTES],
+}
+
+impl std::fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exporter").field("session", &self.session).field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+/// A block that was imported, which is mapped, unmapped and released as any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Imported {
+    /// Its id in the importer's session.
+    pub(crate) block: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Vgpu {
+    /// Makes a ticket for so many imports (0: any number) within so many seconds (0: while its object is there). The worker
+    /// has it when this returns, since others name it on connections of their own.
+    pub(crate) fn export(&self, scope: Scope, uses: u32, seconds: u32) -> CudaResult<Exporter> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(|_| CudaError::OPERATING_SYSTEM)?;
+        let ticket = self.next_id();
+        let (scope, object) = scope.on_wire();
+        self.connection.post(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
+        self.catch_up()?;
+        Ok(Exporter { session: self.peers.seat.session, ticket, key })
+    }
+
+    /// Ends a ticket; what was imported with it stays.
+    pub(crate) fn withdraw(&self, exporter: &Exporter) -> CudaResult<()> {
+        self.connection.post(&Withdraw { ticket: TicketId(exporter.ticket) }).map(drop)
+    }
+
+    /// Waits until the worker has taken everything that was posted; for no work of the device.
+    pub(super) fn catch_up(&self) -> CudaResult<()> {
+        self.call(&MemoryInfo {}).map(drop)
+    }
+
+    /// The ticket by which the program's other vGPUs import from this one.
+    pub(super) fn ticket(&self) -> CudaResult<Exporter> {
+        let mut ticket = lock(&self.peers.ticket);
+        if let Some(ticket) = &*ticket {
+            return Ok(ticket.clone());
+        }
+        let made = self.export(Scope::Everything, 0, 0)?;
+        Ok(ticket.insert(made).clone())
+    }
+
+    /// Imports a block of another session of the server, for the caller to map.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE where the exporter has no such block or ticket, or has ended; PEER_ACCESS_UNSUPPORTED where the two
+    /// GPUs do not reach each other.
+    pub(crate) fn import(&self, from: &Exporter, object: u64) -> CudaResult<Imported> {
+        let block = self.next_id();
+        let answer = self.call(&ImportBlock {
+            session: from.session,
+            ticket: TicketId(from.ticket),
+            key: &from.key,
+            object: BlockId(object),
+            block: BlockId(block),
+        })?;
+        let reply = self.connection.read(ImportBlock::decode_reply(&answer.body))?;
+        Ok(Imported { block, bytes: reply.bytes })
+    }
+
+    /// Gives an imported block back that is mapped nowhere.
+    pub(crate) fn give_back(&self, imported: Imported) -> CudaResult<()> {
+        self.connection.post(&ReleaseBlock { block: BlockId(imported.block) }).map(drop)
+    }
+
+    /// Makes a page of words, all 0.
+    pub(crate) fn create_signals(&self) -> CudaResult<SignalsId> {
+        let signals = SignalsId(self.next_id());
+        self.call(&CreateSignals { signals })?;
+        Ok(signals)
+    }
+
+    /// Imports a page of words of another session.
+    ///
+    /// # Errors
+    /// As [`Vgpu::import`].
+    pub(crate) fn import_signals(&self, from: &Exporter, object: SignalsId) -> CudaResult<SignalsId> {
+        let signals = SignalsId(self.next_id());
+        let ticket = TicketId(from.ticket);
+        self.call(&ImportSignals { session: from.session, ticket, key: &from.key, object, signals })?;
+        Ok(signals)
+    }
+
+    /// Drops a page; work that was issued before may still use it.
+    pub(crate) fn drop_signals(&self, signals: SignalsId) -> CudaResult<()> {
+        self.connection.post(&DropSignals { signals }).map(drop)
+    }
+}
