@@ -1,6 +1,7 @@
 //! The process: its vGPUs, contexts and libraries, and the host memory it has pinned. The settings come in at `cuInit`; from
 //! then on the nouns' calls find here what a handle or an address means. It connects nothing before that.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -41,6 +42,8 @@ pub struct Client {
     pub(crate) graphs: Graphs,
     pub(crate) advice: Advice,
     pub(crate) execs: Table<ExecState>,
+    /// Contexts whose kernels reach the memory of another's vGPU: from, to.
+    pub(crate) peer_access: Mutex<HashSet<(Context, Context)>>,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -71,6 +74,7 @@ impl Client {
             graphs: Graphs::default(),
             advice: Advice::default(),
             execs: Table::default(),
+            peer_access: Mutex::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),

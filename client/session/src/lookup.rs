@@ -158,15 +158,31 @@ impl Client {
         self.of_owner(at, bytes, owner)
     }
 
-    fn of_owner<'c>(&self, at: DevicePtr, bytes: u64, owner: Option<&'c Arc<Vgpu>>) -> CudaResult<Lookup<'c>> {
-        owner.and_then(|vgpu| OnDevice::of(vgpu, at, bytes)).map(Lookup::Device).ok_or_else(|| {
+    fn of_owner<'c>(&'c self, at: DevicePtr, bytes: u64, owner: Option<&'c Arc<Vgpu>>) -> CudaResult<Lookup<'c>> {
+        let found = owner.and_then(|vgpu| OnDevice::of(vgpu, at, bytes)).map(|found| self.with_holder(found));
+        found.map(Lookup::Device).ok_or_else(|| {
             log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
             CudaError::INVALID_VALUE
         })
     }
 
+    /// The vGPU that has the memory at an address of a vGPU's window: another one where the program mapped its memory there.
+    fn holder<'c>(&'c self, window: &'c Arc<Vgpu>, at: DevicePtr) -> &'c Arc<Vgpu> {
+        if !window.is_programs_own(at) {
+            return window;
+        }
+        let ordinal = lock(&window.virtual_memory).mapping_entry(at.0).map(|(_, mapping)| mapping.owner);
+        let devices = self.devices().unwrap_or_default();
+        ordinal.and_then(|ordinal| devices.get(usize::from(ordinal))).map_or(window, |device| &device.vgpu)
+    }
+
+    /// Memory of a vGPU's window, with the vGPU that has it.
+    pub(crate) fn with_holder<'c>(&'c self, found: OnDevice<'c>) -> OnDevice<'c> {
+        OnDevice { vgpu: self.holder(found.vgpu, found.at), ..found }
+    }
+
     /// Managed memory is the device's, whatever the program called it.
-    fn of_host(&self, range: HostRange) -> CudaResult<Lookup<'_>> {
+    fn of_host<'c>(&'c self, range: HostRange) -> CudaResult<Lookup<'c>> {
         if range.pointer().is_null() {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -187,7 +203,10 @@ impl Client {
         let current = self.with_current(|context| Arc::clone(&context.vgpu)).ok();
         let current = self.vgpus().find(|vgpu| current.as_ref().is_some_and(|current| Arc::ptr_eq(vgpu, current)));
         match self.owner(at, current).filter(|_| !self.is_mirrored(at, 1)) {
-            Some(vgpu) => device_range(vgpu, at).map(Found::Device).or_else(pinned),
+            Some(vgpu) => {
+                let found = device_range(vgpu, at).map(|found| DeviceRange { vgpu: self.holder(vgpu, at), ..found });
+                found.map(Found::Device).or_else(pinned)
+            }
             None => pinned(),
         }
     }

@@ -114,7 +114,7 @@ impl Vgpu {
         let window = attached.window..attached.window + attached.window_bytes;
         // Allocations live in the lower half, the last quarter of it is managed memory's; the program's own reservations
         // live in the upper.
-        let middle = window.start + (window.end - window.start) / 2;
+        let middle = middle(&window);
         let managed = window.start + (window.end - window.start) / 8 * 3;
         let granularity = attached.snapshot.granularity;
         Ok(Arc::new(Self {
@@ -152,6 +152,11 @@ impl Vgpu {
     /// The blocks that have, or would have, an allocation at this address.
     pub(crate) fn blocks_at(&self, at: DevicePtr) -> &Mutex<Blocks<Fence>> {
         if self.managed.places(at) { &self.managed.blocks } else { &self.blocks }
+    }
+
+    /// Whether an address is of the half of the window that the program reserves for itself.
+    pub(crate) fn is_programs_own(&self, DevicePtr(at): DevicePtr) -> bool {
+        self.window.contains(&at) && at >= middle(&self.window)
     }
 
     /// An id nothing of this vGPU has had.
@@ -244,4 +249,9 @@ impl Vgpu {
             self.connection.post(&floe_wire::WriteMirror { at: floe_wire::DevicePtr(at), runs }).map(drop)
         })
     }
+}
+
+/// Where a window's upper half begins.
+fn middle(window: &Range<u64>) -> u64 {
+    window.start + (window.end - window.start) / 2
 }

@@ -34,6 +34,18 @@ impl Client {
         }
     }
 
+    /// What this process keeps for a context that has ended.
+    fn forget_context(&self, context: Context) {
+        self.forget_registered(context);
+        let mut enabled = lock(&self.peer_access);
+        for (from, to) in enabled.extract_if(|pair| [pair.0, pair.1].contains(&context)) {
+            let vgpu = |context: Context| Some(&self.device_of(Handle::of(Kind::Context, context.0)?)?.vgpu);
+            if let (Some(from), Some(to)) = (vgpu(from), vgpu(to)) {
+                from.reach_less_of(to);
+            }
+        }
+    }
+
     /// Sends a cache configuration where it differs from the last.
     fn configure(context: &ContextState, what: u32, value: u32) -> CudaResult<()> {
         let last = lock(&context.vgpu.cache_configs).insert(what, value);
@@ -62,7 +74,7 @@ impl ContextCalls for Client {
             1 => {
                 primary.count = 0;
                 let result = device.end(&device.primary);
-                self.forget_registered(device.primary.handle());
+                self.forget_context(device.primary.handle());
                 result
             }
             _ => {
@@ -86,7 +98,7 @@ impl ContextCalls for Client {
             device.vgpu.synchronize()?;
             device.clear_context(device.primary.handle())?;
         }
-        self.forget_registered(device.primary.handle());
+        self.forget_context(device.primary.handle());
         Ok(())
     }
 
@@ -133,7 +145,7 @@ impl ContextCalls for Client {
             own.pop();
         }
         let result = self.device(state.device())?.end(&state);
-        self.forget_registered(context);
+        self.forget_context(context);
         result
     }
 
@@ -274,13 +286,27 @@ impl ContextCalls for Client {
             // Contexts of one vGPU share their memory already.
             return Ok(());
         }
-        log_once!(Warn, "cuCtxEnablePeerAccess: kernels cannot reach another vGPU's memory; copies between vGPUs work");
-        Err(CudaError::PEER_ACCESS_UNSUPPORTED)
+        if current.vgpu.ability_with(&peer.vgpu)?.access == 0 {
+            let reason = if current.vgpu.is_beside(&peer.vgpu) { "their GPUs reach each other" } else { "one server" };
+            log_once!(Warn, "cuCtxEnablePeerAccess: not without {reason}; copies between vGPUs work");
+            return Err(CudaError::PEER_ACCESS_UNSUPPORTED);
+        }
+        let mut enabled = lock(&self.peer_access);
+        let pair = (current.handle(), peer.handle());
+        if enabled.contains(&pair) {
+            return Err(CudaError::PEER_ACCESS_ALREADY_ENABLED);
+        }
+        current.vgpu.reach_all_of(&peer.vgpu)?;
+        enabled.insert(pair);
+        Ok(())
     }
 
     fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
-        self.current()?;
-        self.context(peer)?;
-        Err(CudaError::PEER_ACCESS_NOT_ENABLED)
+        let (current, peer) = (self.current()?, self.context(peer)?);
+        if !lock(&self.peer_access).remove(&(current.handle(), peer.handle())) {
+            return Err(CudaError::PEER_ACCESS_NOT_ENABLED);
+        }
+        current.vgpu.reach_less_of(&peer.vgpu);
+        Ok(())
     }
 }

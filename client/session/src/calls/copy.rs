@@ -18,6 +18,7 @@ use floe_surface::{CopyBox, CopyCalls, CopyPlace, HostRange, UnifiedRange};
 use crate::client::Client;
 use crate::log::log;
 use crate::lookup::OnDevice;
+use crate::memory::managed::resident::Resident;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use ends::{End, Spot};
@@ -89,6 +90,18 @@ impl Client {
         // A program that calls pinned memory the device's does not expect the copy to outlast the call.
         let is_misnamed = to.is_host_named_as_device() || from.is_host_named_as_device();
         let mode = if is_misnamed { Mode::Waits } else { mode };
+        let vgpus: Vec<_> = [to, from].into_iter().filter_map(End::vgpu).collect();
+        self.among(stream, &vgpus, || self.copy_ends(stream, to, from, extent, mode))
+    }
+
+    fn copy_ends(
+        &self,
+        stream: &StreamState,
+        to: &End<'_>,
+        from: &End<'_>,
+        extent: &Extent,
+        mode: Mode,
+    ) -> CudaResult<()> {
         match (to, from) {
             (End::Device(to), End::Host(from)) => self.upload(stream, to.spot(), from, extent, mode),
             (End::Host(to), End::Device(from)) => self.download(stream, to, from.spot(), extent, mode),
@@ -129,15 +142,18 @@ impl Client {
         bytes: usize,
     ) -> CudaResult<()> {
         let (target, source) = (self.context(to.1)?, self.context(from.1)?);
-        let end =
-            |vgpu: &Arc<Vgpu>, at| OnDevice::of(vgpu, at, bytes as u64).ok_or(CudaError::INVALID_VALUE)?.resident();
+        let end = |vgpu: &Arc<Vgpu>, at| -> CudaResult<Resident> {
+            let found = OnDevice::of(vgpu, at, bytes as u64).ok_or(CudaError::INVALID_VALUE)?;
+            self.with_holder(found).resident()
+        };
         let (target, source) = (end(&target.vgpu, to.0)?, end(&source.vgpu, from.0)?);
         let stream = self.working_stream(stream)?;
         if bytes == 0 {
             return Ok(());
         }
         let (to, from) = (Spot::line(to.0, &target), Spot::line(from.0, &source));
-        self.move_between(&stream, to, from, &Extent::Line(bytes))
+        let vgpus = [target.vgpu(), source.vgpu()];
+        self.among(&stream, &vgpus, || self.move_between(&stream, to, from, &Extent::Line(bytes)))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Devices as the program sees them: their number, names, attributes, all answered from the snapshots. `cuInit` attaches
-//! them; nothing else here sends a message.
+//! them; what two can do with each other's memory is asked once; nothing else here sends a message.
 
 use std::sync::atomic::Ordering;
 
@@ -48,23 +48,24 @@ impl DeviceCalls for Client {
     }
 
     fn device_can_access_peer(&self, device: Device, peer: Device) -> CudaResult<bool> {
-        // Copies between vGPUs work, by way of the client; kernels cannot reach another vGPU's memory.
-        self.device(device)?;
-        self.device(peer)?;
-        Ok(false)
+        let (device, peer) = (self.device(device)?, self.device(peer)?);
+        if device.handle() == peer.handle() {
+            return Ok(false);
+        }
+        Ok(device.vgpu.ability_with(&peer.vgpu)?.access != 0)
     }
 
     fn device_get_p2p_attribute(&self, attribute: u32, source: Device, destination: Device) -> CudaResult<i32> {
-        self.device(source)?;
-        self.device(destination)?;
-        if source == destination {
+        let (source, destination) = (self.device(source)?, self.device(destination)?);
+        if source.handle() == destination.handle() {
             return Err(CudaError::INVALID_DEVICE);
         }
+        let ability = source.vgpu.ability_with(&destination.vgpu)?;
         match attribute {
-            p2p_attribute::PERFORMANCE_RANK
-            | p2p_attribute::ACCESS_SUPPORTED
-            | p2p_attribute::NATIVE_ATOMIC_SUPPORTED
-            | p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED => Ok(0),
+            p2p_attribute::PERFORMANCE_RANK => Ok(ability.rank),
+            p2p_attribute::ACCESS_SUPPORTED => Ok(ability.access),
+            p2p_attribute::NATIVE_ATOMIC_SUPPORTED => Ok(ability.atomics),
+            p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED => Ok(ability.arrays),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }

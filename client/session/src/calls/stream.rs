@@ -10,13 +10,15 @@ use floe_abi::{
 };
 use floe_surface::graph::{CaptureStream, Work};
 use floe_surface::{StreamCallback, StreamCalls};
-use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
+use floe_wire::{EventId, QueryStream, WaitEvent};
 
 use crate::client::Client;
 use crate::log::log_once;
+use crate::memory::peers::signals::Awaited;
 use crate::objects::event::EventState;
 use crate::objects::stream::{Asked, StreamState};
 use crate::objects::thread;
+use crate::vgpu::Vgpu;
 use crate::vgpu::connection::HostWork;
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::recent::Found;
@@ -82,32 +84,47 @@ impl Client {
         if event.is_known_complete() {
             return Ok(());
         }
-        if !Arc::ptr_eq(&stream.vgpu, &event.vgpu) {
-            return Self::wait_across(stream, event);
+        let (here, there) = (&stream.vgpu, &event.vgpu);
+        if Arc::ptr_eq(here, there) {
+            return stream.post(&WaitEvent { stream: stream.id(), event: EventId(event.id()), flags: 0 });
         }
-        stream.post(&WaitEvent { stream: stream.id(), event: floe_wire::EventId(event.id()), flags: 0 })
+        if here.hears_at_once(there) {
+            return here.await_work(stream.progress(), there, Awaited::Event(EventId(event.id())));
+        }
+        // A stream there that holds nothing but the wait, so that a later record of the event does not move the goal.
+        let copy = StreamState::create(there, event.context(), stream_flags::NON_BLOCKING, 0)?;
+        copy.post(&WaitEvent { stream: copy.id(), event: EventId(event.id()), flags: 0 })?;
+        Self::wait_across(stream, &copy)?;
+        copy.abandon();
+        Ok(())
     }
 
-    /// The stream waits for an event of another vGPU: the client waits for it in the stream's stead.
-    fn wait_across(stream: &StreamState, event: &EventState) -> CudaResult<()> {
-        // A stream there that holds nothing but the wait, so that a later record of the event does not move the goal.
-        let (there, id) = (Arc::clone(&event.vgpu), event.vgpu.next_id());
-        there.connection.post(&CreateStream {
-            stream: StreamId(id),
-            flags: stream_flags::NON_BLOCKING,
-            priority: 0,
-        })?;
-        let progress = there.order.add(id, false);
-        let wait = WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 };
-        there.connection.post_on(&progress, &wait)?;
-        let wait = move || {
-            // A failure of that device is reported by calls on that device.
-            let _ = there.synchronize_stream(&progress);
-            let _ = there.connection.post(&DestroyStream { stream: StreamId(id) });
-            there.order.retire(&progress);
-        };
-        let here = &stream.vgpu;
-        here.connection.host_function(stream.progress(), here.next_id(), HostWork::Own(Box::new(wait)))
+    /// The stream waits for all work so far of a stream of another vGPU.
+    pub(crate) fn wait_for_stream(stream: &StreamState, other: &StreamState) -> CudaResult<()> {
+        let (here, there) = (&stream.vgpu, &other.vgpu);
+        if there.is_quiet(other.progress()) {
+            return Ok(());
+        }
+        if here.hears_at_once(there) {
+            return here.await_work(stream.progress(), there, Awaited::Stream(other.id()));
+        }
+        Self::wait_across(stream, other)
+    }
+
+    /// The stream waits for work of another server, or for what comes to this process with it: this process sees the work
+    /// complete and ends the stream's wait. No thread stands meanwhile.
+    fn wait_across(stream: &StreamState, other: &StreamState) -> CudaResult<()> {
+        other.vgpu.send_mirrors()?;
+        let raise = stream.vgpu.await_process(stream.progress())?;
+        other.vgpu.connection.when_over(other.progress(), move || raise.elsewhere())
+    }
+}
+
+impl Vgpu {
+    /// Whether work of another vGPU is over, for this one's streams, when its device says so: not where that is of another
+    /// server, nor while it sends to this process what later work here may use, which arrives behind the device's word.
+    fn hears_at_once(&self, there: &Self) -> bool {
+        self.is_beside(there) && !there.connection.delivers() && !there.mirrors.any()
     }
 }
 

@@ -11,10 +11,10 @@ mod words;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
-use floe_abi::CudaResult;
-use floe_wire::{AskPeer, Call};
+use floe_abi::{CudaError, CudaResult};
+use floe_wire::{AskPeer, AskPeerReply, Call};
 
 pub(crate) use exporter::Exporter;
 use imports::Imports;
@@ -59,6 +59,8 @@ pub(crate) struct Peers {
     accessors: Mutex<BTreeMap<u8, u32>>,
     /// Pages by who raises their words: another vGPU's ordinal, or its own for this process.
     signals: Mutex<HashMap<u8, Vec<Page>>>,
+    /// The thread that ends waits for this process, once there was one.
+    raiser: OnceLock<Option<mpsc::Sender<signals::Raise>>>,
     /// Whether others have returned blocks since an allocation last waited for that.
     returns: AtomicBool,
     /// A stream on which nothing is ever put, for raising words from here. With the vGPU's epoch when it was made.
@@ -77,6 +79,7 @@ impl Peers {
             imports: Mutex::default(),
             accessors: Mutex::default(),
             signals: Mutex::default(),
+            raiser: OnceLock::new(),
             returns: AtomicBool::new(false),
             lane: Mutex::default(),
             abilities: Mutex::default(),
@@ -125,10 +128,15 @@ impl Vgpu {
         if let Some(known) = lock(&self.peers.abilities).get(&gpu) {
             return Ok(*known);
         }
-        let answer = self.call(&AskPeer { gpu })?;
-        let reply = self.connection.read(AskPeer::decode_reply(&answer.body))?;
-        let floe_wire::AskPeerReply { rank, access, atomics, arrays } = reply;
-        let ability = PeerAbility { rank, access, atomics, arrays };
+        let ability = match self.call(&AskPeer { gpu }) {
+            // A device without peers.
+            Err(CudaError::NOT_SUPPORTED) => PeerAbility::default(),
+            answer => {
+                let reply = self.connection.read(AskPeer::decode_reply(&answer?.body))?;
+                let AskPeerReply { rank, access, atomics, arrays } = reply;
+                PeerAbility { rank, access, atomics, arrays }
+            }
+        };
         lock(&self.peers.abilities).insert(gpu, ability);
         Ok(ability)
     }

@@ -96,11 +96,6 @@ impl VirtualMemory {
         true
     }
 
-    /// Whether an address is one that the program reserves for itself.
-    pub(crate) fn holds(&self, at: u64) -> bool {
-        self.whole.contains(&at)
-    }
-
     /// The blocks that make up a range, if all of it is mapped.
     pub(crate) fn pieces(&self, range: &Range<u64>) -> Option<Vec<Piece>> {
         let (mut pieces, mut at) = (Vec::new(), range.start);

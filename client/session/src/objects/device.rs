@@ -69,9 +69,9 @@ impl DeviceState {
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
         let vgpu = &self.vgpu;
-        if vgpu.watched.any_left() {
-            // A stream waits for a word of mirrored memory. CUDA's reset waits for the stream, and the program may
-            // still release it. The program's writes reach the server in order, so the server's issuer must not wait.
+        if vgpu.watched.any_left() || vgpu.watched.any_for_process() {
+            // A stream waits for a word that this process sends: of mirrored memory, or for another server's event. CUDA's
+            // reset waits for the stream, and what ends the wait reaches the server in order, so its issuer must not wait.
             let _ = vgpu.synchronize();
         }
         vgpu.begin_epoch();

@@ -1,7 +1,7 @@
 //! A pool of stream-ordered memory: what it has given out, and the attributes that steer reuse. The memory itself is cut from the
 //! vGPU's blocks, as every other allocation is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,6 +18,8 @@ pub(crate) struct PoolState {
     pub(crate) release_threshold: AtomicU64,
     /// The reuse switches: 1 unless the program has turned one off.
     pub(crate) switches: Mutex<HashMap<u32, u64>>,
+    /// The other vGPUs whose kernels reach its memory, by ordinal, and the vGPU's epoch when they were let in.
+    reached_by: Mutex<(u64, BTreeSet<u8>)>,
     /// The allocations it has given out.
     given: Mutex<Given>,
 }
@@ -41,8 +43,19 @@ impl PoolState {
             is_default,
             release_threshold: AtomicU64::new(0),
             switches: Mutex::default(),
+            reached_by: Mutex::default(),
             given: Mutex::default(),
         }
+    }
+
+    /// The other vGPUs whose kernels reach its memory, in the vGPU's present epoch.
+    pub(crate) fn reached_by(&self) -> MutexGuard<'_, (u64, BTreeSet<u8>)> {
+        let mut reached = lock(&self.reached_by);
+        let epoch = self.vgpu.epoch();
+        if reached.0 != epoch {
+            *reached = (epoch, BTreeSet::new());
+        }
+        reached
     }
 
     /// The allocations that it has given out in the vGPU's present epoch.

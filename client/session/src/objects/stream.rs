@@ -77,6 +77,11 @@ impl StreamState {
         self.flags & stream_flags::NON_BLOCKING == 0
     }
 
+    /// Whether it is the legacy default stream.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.progress.stream() == crate::vgpu::order::LEGACY
+    }
+
     /// Its priority.
     pub(crate) fn priority(&self) -> i32 {
         self.priority

@@ -274,6 +274,21 @@ impl Connection {
         self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::default()), false).map(drop)
     }
 
+    /// Has something done when all work of a stream so far is over and all it delivers is here, or the link is gone. It must
+    /// not wait, since it is done in between what the server says.
+    pub(crate) fn when_over(
+        &self,
+        progress: &Arc<StreamProgress>,
+        then: impl FnOnce() + Send + 'static,
+    ) -> CudaResult<()> {
+        tally::posted();
+        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
+        let expected = Expected::Told(Arc::clone(progress), pending::Then(Box::new(then)));
+        self.submit(&message, expected, false)?;
+        self.shared.incoming.watch();
+        Ok(())
+    }
+
     /// Waits until what was marked is over.
     pub(crate) fn outcome(&self, ticket: &Ticket) -> CudaResult<()> {
         let answer = self.answer(ticket)?;
@@ -393,6 +408,11 @@ impl Connection {
     /// Whether work in flight still uses memory of the program's: copies to the host, host functions.
     pub(crate) fn uses_host_memory(&self) -> bool {
         self.has_host_functions() || self.shared.deliveries.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether copies to the host are still in flight that nobody waits for.
+    pub(crate) fn delivers(&self) -> bool {
+        self.shared.deliveries.load(Ordering::Acquire) != 0
     }
 
     /// Whether a copy to the host that is still in flight writes any of these bytes.

@@ -12,6 +12,8 @@ pub(crate) struct Watched {
     pub(crate) waits: Mutex<Vec<(Arc<StreamProgress>, u64)>>,
     /// Waits for words wherever they are that are not known to be over.
     standing: Mutex<Vec<(Arc<StreamProgress>, u64)>>,
+    /// Waits that this process ends by a message, which are not known to be over.
+    ended_here: Mutex<Vec<(Arc<StreamProgress>, u64)>>,
 }
 
 impl Watched {
@@ -19,6 +21,19 @@ impl Watched {
     pub(crate) fn stands(&self, progress: &Arc<StreamProgress>, sequence: u64) {
         self.any_stand();
         lock(&self.standing).push((Arc::clone(progress), sequence));
+    }
+
+    /// A stream stands at a wait that a message of this process ends.
+    pub(crate) fn stands_for_process(&self, progress: &Arc<StreamProgress>, sequence: u64) {
+        self.any_for_process();
+        lock(&self.ended_here).push((Arc::clone(progress), sequence));
+    }
+
+    /// Whether a stream may stand at a wait that a message of this process ends. Nothing may hold up messages then.
+    pub(crate) fn any_for_process(&self) -> bool {
+        let mut waits = lock(&self.ended_here);
+        waits.retain(|(progress, sequence)| progress.completed() < *sequence);
+        !waits.is_empty()
     }
 
     /// Whether a stream may stand at a wait for a word.

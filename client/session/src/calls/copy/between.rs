@@ -1,11 +1,12 @@
-//! Copies that leave the program's memory alone or the vGPUs: within a vGPU, from one to another by way of the client, within the
-//! host. Ends come in; on the host and between vGPUs all is over when this returns.
+//! Copies that leave the program's memory alone or the vGPUs: within a vGPU, from one to another, within the host. Ends come in;
+//! between vGPUs of one server a device copies by itself, in the order of its streams. Only between servers do bytes pass
+//! through the client, and then all is over when this returns.
 
 use std::sync::Arc;
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, stream_flags};
 use floe_surface::{HostBlock, HostRange};
-use floe_wire::ArrayId;
+use floe_wire::{ArrayId, BoxEnd};
 
 use super::ends::Spot;
 use super::extent::{Extent, Shape};
@@ -13,8 +14,10 @@ use super::way::Mode;
 use crate::client::Client;
 use crate::log::log;
 use crate::lookup::OnHost;
+use crate::memory::managed::resident::Resident;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
+use floe_lock::lock;
 
 /// Bytes of a copy between vGPUs that are in the client at a time.
 const RELAY_BYTES: usize = 32 << 20;
@@ -29,22 +32,42 @@ impl Client {
         from: Spot<'_>,
         extent: &Extent,
     ) -> CudaResult<()> {
-        if !from.memory.is_on(to.memory.vgpu()) {
-            return match extent {
-                Extent::Line(bytes) => self.relay(stream, to, from, *bytes),
-                Extent::Box(shape) => self.relay_rows(stream, to, from, *shape),
-            };
+        // The stream's device copies where it reaches both ends, else that of an end.
+        for vgpu in [&stream.vgpu, from.memory.vgpu(), to.memory.vgpu()] {
+            if is_reached(vgpu, to, extent)? && is_reached(vgpu, from, extent)? {
+                return self.on_behalf(stream, vgpu, |remote| extent.post_on_device(remote, to.end, from.end));
+            }
         }
-        if !from.memory.is_on(&stream.vgpu) {
-            return self.with_remote(stream, from.memory.vgpu(), |remote| self.move_between(remote, to, from, extent));
+        if from.memory.vgpu().is_beside(to.memory.vgpu()) {
+            return self.bounce(stream, to, from, extent);
         }
-        extent.post_on_device(stream, to.end, from.end)
+        match extent {
+            Extent::Line(bytes) => self.relay(stream, to, from, *bytes),
+            Extent::Box(shape) => self.relay_rows(stream, to, from, *shape),
+        }
+    }
+
+    /// Between two ends that only their own devices reach, arrays and variables: by memory of the source's device.
+    fn bounce(&self, stream: &StreamState, to: Spot<'_>, from: Spot<'_>, extent: &Extent) -> CudaResult<()> {
+        let (source, target) = (from.memory.vgpu(), to.memory.vgpu());
+        let owner = self.device_having(source)?.primary.handle();
+        let at = source.allocate(extent.bytes() as u64, owner, None)?;
+        let memory = Resident::always(Arc::clone(source));
+        let between = Spot { end: extent.packed_at(at), memory: &memory };
+        let moved = self
+            .on_behalf(stream, source, |remote| extent.post_on_device(remote, between.end, from.end))
+            .and_then(|()| is_reached(target, between, extent))
+            .and_then(|reached| if reached { Ok(()) } else { Err(CudaError::NOT_SUPPORTED) })
+            .and_then(|()| self.on_behalf(stream, target, |remote| extent.post_on_device(remote, to.end, between.end)));
+        let fence = source.fence_of(at.0);
+        lock(&source.blocks).free(at.0, fence, None);
+        moved
     }
 
     /// Row by row through the client.
     fn relay_rows(&self, stream: &StreamState, to: Spot<'_>, from: Spot<'_>, shape: Shape) -> CudaResult<()> {
         if to.end.array != ArrayId(0) || from.end.array != ArrayId(0) {
-            log!(Warn, "copies of arrays between vGPUs are not supported\n  copy by way of host memory instead");
+            log!(Warn, "copies of arrays between servers are not supported\n  copy by way of host memory instead");
             return Err(CudaError::NOT_SUPPORTED);
         }
         shape
@@ -65,17 +88,44 @@ impl Client {
         Ok(())
     }
 
-    /// Does something of `stream`'s on another vGPU, in its place of `stream`'s order: after what it holds, before what comes.
-    pub(crate) fn with_remote(
+    /// Does something of `stream`'s on another vGPU, in its place of `stream`'s order: after what it holds, before what
+    /// comes. Nobody waits for it here.
+    pub(crate) fn on_behalf(
         &self,
         stream: &StreamState,
         vgpu: &Arc<Vgpu>,
         act: impl FnOnce(&StreamState) -> CudaResult<()>,
     ) -> CudaResult<()> {
-        stream.vgpu.synchronize_stream(stream.progress())?;
-        let remote = self.device_having(vgpu)?.primary.legacy();
-        act(remote)?;
-        vgpu.synchronize_stream(remote.progress())
+        if Arc::ptr_eq(&stream.vgpu, vgpu) {
+            return act(stream);
+        }
+        vgpu.errors.report()?;
+        // A stream of its own, so that it stands in no other work's way.
+        let context = self.device_having(vgpu)?.primary.handle();
+        let remote = StreamState::create(vgpu, context, stream_flags::NON_BLOCKING, stream.priority())?;
+        let done = Self::wait_for_stream(&remote, stream)
+            .and_then(|()| act(&remote))
+            .and_then(|()| Self::wait_for_stream(stream, &remote));
+        remote.abandon();
+        done
+    }
+
+    /// Does something on a stream that uses memory of other vGPUs. As CUDA has it, work of the legacy default stream that
+    /// concerns several devices is in order of all their legacy default streams.
+    pub(crate) fn among(
+        &self,
+        stream: &StreamState,
+        vgpus: &[&Arc<Vgpu>],
+        act: impl FnOnce() -> CudaResult<()>,
+    ) -> CudaResult<()> {
+        let mut others = Vec::new();
+        for vgpu in vgpus.iter().filter(|vgpu| stream.is_legacy() && !Arc::ptr_eq(vgpu, &stream.vgpu)) {
+            others.push(self.device_having(vgpu)?.primary.legacy());
+        }
+        others.dedup_by(|left, right| Arc::ptr_eq(left, right));
+        others.iter().try_for_each(|other| Self::wait_for_stream(stream, other))?;
+        act()?;
+        others.iter().try_for_each(|other| Self::wait_for_stream(other, stream))
     }
 
     /// Host to host, in stream order: the stream is waited for.
@@ -96,4 +146,15 @@ impl Client {
             }),
         }
     }
+}
+
+/// Whether a vGPU's device reaches an end of a copy. Memory that it can have from others is imported now.
+pub(super) fn is_reached(vgpu: &Arc<Vgpu>, spot: Spot<'_>, extent: &Extent) -> CudaResult<bool> {
+    let BoxEnd { at, array, .. } = spot.end;
+    let is_own = spot.memory.is_on(vgpu);
+    if array != ArrayId(0) || is_own && !vgpu.is_programs_own(at) {
+        return Ok(is_own);
+    }
+    let end = at.offset(extent.span_at(&spot.end)).ok_or(CudaError::INVALID_VALUE)?;
+    vgpu.reach_range(&(at.0..end.0))
 }

@@ -5,6 +5,7 @@ use floe_abi::CudaResult;
 use floe_surface::HostRange;
 use floe_wire::{Call, CopyBoxFromDevice, CopyFromDevice};
 
+use super::between::is_reached;
 use super::ends::{ProgramEnd, Spot};
 use super::extent::Extent;
 use super::way::{Mode, ToHost, to_host};
@@ -24,9 +25,10 @@ impl Client {
         extent: &Extent,
         mode: Mode,
     ) -> CudaResult<()> {
-        let (vgpu, target) = (from.memory.vgpu(), to.range);
-        if !from.memory.is_on(&stream.vgpu) {
-            return self.with_remote(stream, vgpu, |remote| self.download(remote, to, from, extent, Mode::Waits));
+        let (vgpu, target) = (&stream.vgpu, to.range);
+        if !is_reached(vgpu, from, extent)? {
+            let owner = from.memory.other_than(vgpu)?;
+            return self.on_behalf(stream, owner, |remote| self.download(remote, to, from, extent, mode));
         }
         let end = ProgramEnd::new(self, to, stream);
         match to_host(&end, mode, extent) {

@@ -43,6 +43,14 @@ pub(super) struct Spot<'e> {
 }
 
 impl End<'_> {
+    /// The vGPU that has it, if one has.
+    pub(super) fn vgpu(&self) -> Option<&Arc<Vgpu>> {
+        match self {
+            Self::Device(end) => Some(end.memory.vgpu()),
+            Self::Host(_) => None,
+        }
+    }
+
     /// Whether the host can touch it, and the device has it.
     pub(super) fn is_managed(&self) -> bool {
         matches!(self, Self::Device(end) if end.is_managed)

@@ -83,6 +83,25 @@ impl Extent {
         }
     }
 
+    /// Bytes from the first to the last that are copied at an end in memory.
+    pub(super) fn span_at(&self, end: &BoxEnd) -> u64 {
+        match self {
+            Self::Line(bytes) => *bytes as u64,
+            Self::Box(shape) => {
+                let steps = |pitch: u64, count: usize| pitch * (count.saturating_sub(1) as u64);
+                steps(end.slice, shape.depth) + steps(end.pitch, shape.height) + shape.width as u64
+            }
+        }
+    }
+
+    /// An end in memory without gaps.
+    pub(super) fn packed_at(&self, at: floe_abi::DevicePtr) -> BoxEnd {
+        match self {
+            Self::Line(_) => BoxEnd::memory(at, 0, 0),
+            Self::Box(shape) => BoxEnd::memory(at, shape.width as u64, (shape.width * shape.height) as u64),
+        }
+    }
+
     /// The source in the program's memory, where the device reaches it.
     pub(super) fn source(&self, range: &HostRange) -> BoxEnd {
         let at = floe_abi::DevicePtr(range.pointer().0);

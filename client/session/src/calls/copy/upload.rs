@@ -7,6 +7,7 @@ use floe_abi::CudaResult;
 use floe_surface::HostRange;
 use floe_wire::{BoxEnd, CopyBoxToDevice};
 
+use super::between::is_reached;
 use super::ends::{ProgramEnd, Spot};
 use super::extent::{Extent, Rows};
 use super::way::{Mode, ToDevice, to_device};
@@ -27,9 +28,10 @@ impl Client {
         extent: &Extent,
         mode: Mode,
     ) -> CudaResult<()> {
-        let (vgpu, source) = (to.memory.vgpu(), &from.range);
-        if !to.memory.is_on(&stream.vgpu) {
-            return self.with_remote(stream, vgpu, |remote| self.upload(remote, to, from, extent, mode));
+        let (vgpu, source) = (&stream.vgpu, &from.range);
+        if !is_reached(vgpu, to, extent)? {
+            let owner = to.memory.other_than(vgpu)?;
+            return self.on_behalf(stream, owner, |remote| self.upload(remote, to, from, extent, mode));
         }
         let end = ProgramEnd::new(self, from, stream);
         let (first, way) = to_device(&end, mode, extent);

@@ -108,10 +108,14 @@ impl Client {
             }
             Lookup::Host(host) => return Self::fill_host(stream, host.range, element, value, extent),
         };
-        if memory.is_on(&stream.vgpu) {
+        if memory.is_on(&stream.vgpu) && !stream.vgpu.is_programs_own(at) {
             return stream.post(&message(stream.id()));
         }
-        self.with_remote(stream, memory.vgpu(), |remote| remote.post(&message(remote.id())))
+        let end = at.offset(span).ok_or(CudaError::INVALID_VALUE)?;
+        let vgpu =
+            if stream.vgpu.reach_range(&(at.0..end.0))? { &stream.vgpu } else { memory.other_than(&stream.vgpu)? };
+        let fill = |stream: &StreamState| stream.post(&message(stream.id()));
+        self.among(stream, &[memory.vgpu()], || self.on_behalf(stream, vgpu, fill))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::{DeviceRange, Found, Made};
 use crate::memory::host_memory::PinnedRange;
+use floe_lock::lock;
 
 /// A number for this memory alone. Allocations have numbers of their own, other memory its address, which the high bit keeps
 /// apart from those.
@@ -23,6 +24,18 @@ impl Client {
             Some(made) => Ok(made.context),
             None => Ok(self.device_having(memory.vgpu)?.primary.handle()),
         }
+    }
+
+    /// What kernels of the current context may do with device memory.
+    fn access_of_current(&self, at: DevicePtr, memory: &DeviceRange<'_>) -> u32 {
+        let Ok(context) = self.current() else { return access_flags::READWRITE };
+        let here = &context.vgpu;
+        if let Some(window) = self.owner(at, None).filter(|window| window.is_programs_own(at)) {
+            let mapped = lock(&window.virtual_memory);
+            return mapped.mapping_entry(at.0).map_or(access_flags::NONE, |(_, it)| it.access_of(here.ordinal));
+        }
+        let is_reached = || memory.allocation.is_some() && !memory.is_managed && here.reaches_all_of(memory.vgpu);
+        if here.ordinal == memory.vgpu.ordinal || is_reached() { access_flags::READWRITE } else { access_flags::NONE }
     }
 
     fn answer_of_device(
@@ -49,7 +62,7 @@ impl Client {
             ask::MAPPED => Is::Mapped(true),
             ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Is::IsGpuDirectRdmaCapable(false),
-            ask::ACCESS_FLAGS => Is::AccessFlags(access_flags::READWRITE),
+            ask::ACCESS_FLAGS => Is::AccessFlags(self.access_of_current(at, memory)),
             ask::MEMPOOL_HANDLE => Is::MemPool(self.pool_of(memory.start)),
             ask::MAPPING_SIZE => Is::MappingSize(size()?),
             ask::MAPPING_BASE_ADDR => Is::MappingBase(memory.start),

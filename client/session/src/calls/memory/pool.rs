@@ -118,7 +118,9 @@ impl PoolCalls for Client {
         // A device whose current pool goes has its default one again.
         let _ =
             device.current_pool.compare_exchange(pool.0, device.default_pool.0, Ordering::AcqRel, Ordering::Acquire);
-        self.pools.remove(handle.id);
+        if let Some(pool) = self.pools.remove(handle.id) {
+            self.devices()?.iter().for_each(|device| pool.lock_out(&device.vgpu));
+        }
         Ok(())
     }
 
@@ -168,12 +170,16 @@ impl PoolCalls for Client {
     fn mem_pool_set_access(&self, pool: MemPool, access: &[MemAccess]) -> CudaResult<()> {
         let pool = self.pool(pool)?;
         for wish in access {
-            let own = wish.location.kind == location_type::DEVICE && wish.location.id == i32::from(pool.vgpu.ordinal);
+            if wish.location.kind != location_type::DEVICE {
+                return Err(CudaError::INVALID_DEVICE);
+            }
+            let device = &self.device(floe_abi::Device(wish.location.id))?.vgpu;
             match wish.flags {
-                access_flags::READWRITE if own => {}
-                access_flags::NONE if !own => {}
-                // The device itself cannot be locked out, and others cannot be let in.
-                access_flags::NONE => return Err(CudaError::INVALID_DEVICE),
+                access_flags::READWRITE if same_vgpu(device, &pool.vgpu) => {}
+                // The device itself cannot be locked out.
+                _ if same_vgpu(device, &pool.vgpu) => return Err(CudaError::INVALID_DEVICE),
+                access_flags::READWRITE => pool.let_in(device)?,
+                access_flags::NONE => pool.lock_out(device),
                 _ => return Err(CudaError::INVALID_DEVICE),
             }
         }
@@ -182,8 +188,31 @@ impl PoolCalls for Client {
 
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
         let pool = self.pool(pool)?;
-        let own = location.kind == location_type::DEVICE && location.id == i32::from(pool.vgpu.ordinal);
-        Ok(if own { access_flags::READWRITE } else { access_flags::NONE })
+        let ordinal = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
+        let reaches = |ordinal| ordinal == pool.vgpu.ordinal || pool.reached_by().1.contains(&ordinal);
+        Ok(if ordinal.is_some_and(reaches) { access_flags::READWRITE } else { access_flags::NONE })
+    }
+}
+
+impl PoolState {
+    /// Another vGPU's kernels reach the pool's memory from now on.
+    fn let_in(&self, device: &Arc<Vgpu>) -> CudaResult<()> {
+        if device.ability_with(&self.vgpu)?.access == 0 {
+            return Err(CudaError::INVALID_DEVICE);
+        }
+        let mut reached = self.reached_by();
+        if !reached.1.contains(&device.ordinal) {
+            device.reach_all_of(&self.vgpu)?;
+            reached.1.insert(device.ordinal);
+        }
+        Ok(())
+    }
+
+    /// They do not any more.
+    fn lock_out(&self, device: &Vgpu) {
+        if self.reached_by().1.remove(&device.ordinal) {
+            device.reach_less_of(&self.vgpu);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use floe_abi::{CudaResult, DevicePtr};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 
 use super::Managed;
 use crate::vgpu::Vgpu;
@@ -56,6 +56,14 @@ impl Resident {
     /// The vGPU that has them.
     pub(crate) fn vgpu(&self) -> &Arc<Vgpu> {
         &self.vgpu
+    }
+
+    /// The vGPU that has them, for one that does not reach them.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED where that is the same: memory of several servers, side by side.
+    pub(crate) fn other_than(&self, vgpu: &Arc<Vgpu>) -> CudaResult<&Arc<Vgpu>> {
+        if self.is_on(vgpu) { Err(CudaError::NOT_SUPPORTED) } else { Ok(&self.vgpu) }
     }
 
     /// Whether a vGPU has them.

@@ -79,7 +79,7 @@ impl Vgpu {
         }
         let Some(window) = self.window_at(range.start) else { return Ok(false) };
         let is_own = Arc::ptr_eq(self, &window);
-        if is_own && !lock(&self.virtual_memory).holds(range.start) || lock(&self.peers.imports).covers(range) {
+        if is_own && !self.is_programs_own(DevicePtr(range.start)) || lock(&self.peers.imports).covers(range) {
             return Ok(true);
         }
         let pieces = window.pieces(range).ok_or(CudaError::INVALID_VALUE)?;

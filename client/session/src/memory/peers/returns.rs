@@ -113,6 +113,7 @@ impl Vgpu {
         if let Some(ticket) = lock(&self.peers.ticket).take() {
             let _ = self.withdraw(&ticket);
         }
+        self.leave_mappings();
         lock(&self.peers.imports).clear();
         lock(&self.peers.accessors).clear();
         for other in self.others() {
@@ -120,6 +121,25 @@ impl Vgpu {
             let fence = other.order.fence();
             lock(&other.peers.imports).leave(self.ordinal, &fence);
             let _ = other.unmap_returned();
+        }
+    }
+
+    /// Mappings of this vGPU's memory in other windows are no more, nor those of others' memory in its own.
+    fn leave_mappings(&self) {
+        for other in self.others() {
+            lock(&other.virtual_memory).mappings.retain(|_, mapping| mapping.owner != self.ordinal);
+            let here: Vec<_> = {
+                let memory = lock(&self.virtual_memory);
+                let of_other = memory.mappings.iter().filter(|(_, mapping)| mapping.owner == other.ordinal);
+                of_other.map(|(at, mapping)| (*at, mapping.clone())).collect()
+            };
+            if !here.is_empty() {
+                let _ = other.synchronize();
+                other.synchronize_importers();
+            }
+            here.iter().for_each(|(at, mapping)| {
+                let _ = other.unmap_mapping(*at, mapping);
+            });
         }
     }
 }

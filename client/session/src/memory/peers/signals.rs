@@ -2,11 +2,12 @@
 //! and whoever ends the wait is told to raise the word. No thread of a driver stands meanwhile, and a word is used again only
 //! when the wait for it is known to be over.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 
 use floe_abi::{CudaResult, stream_flags};
 use floe_wire::{AwaitSignal, CreateStream, EventId, RaiseSignal, SignalsId, StreamId};
 
+use super::Peers;
 use super::words::Words;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
@@ -36,7 +37,16 @@ struct Word {
     value: u64,
 }
 
-/// A stream's wait for this process: over when this is raised or dropped.
+/// What a stream waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Awaited {
+    /// The last record of an event.
+    Event(EventId),
+    /// All work of a stream so far.
+    Stream(StreamId),
+}
+
+/// A stream's wait for this process, which is over when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Raise {
     vgpu: Weak<Vgpu>,
@@ -45,13 +55,28 @@ pub(crate) struct Raise {
     at: Word,
 }
 
+impl Peers {
+    /// The thread that ends waits of this vGPU's streams, where the system gives one.
+    fn raiser(&self) -> Option<&mpsc::Sender<Raise>> {
+        let start = || {
+            let (raises, arriving) = mpsc::channel();
+            let run = move || arriving.into_iter().for_each(drop::<Raise>);
+            std::thread::Builder::new().name("floe-raise".into()).spawn(run).ok().map(|_| raises)
+        };
+        self.raiser.get_or_init(start).as_ref()
+    }
+}
+
 impl Vgpu {
-    /// The stream waits for the last record of an event of another vGPU of this server.
-    pub(crate) fn await_event(&self, progress: &Arc<StreamProgress>, there: &Self, event: EventId) -> CudaResult<()> {
+    /// The stream waits for work of another vGPU of this server.
+    pub(crate) fn await_work(&self, progress: &Arc<StreamProgress>, there: &Self, work: Awaited) -> CudaResult<()> {
+        let (event, stream) = match work {
+            Awaited::Event(event) => (event, StreamId(0)),
+            Awaited::Stream(stream) => (EventId(0), stream),
+        };
         self.await_raised(progress, there, |at| {
             let Word { theirs: signals, word, value, .. } = at;
-            let message = RaiseSignal { signals, word, value, event, stream: StreamId(0) };
-            there.connection.post(&message).map(drop)
+            there.connection.post(&RaiseSignal { signals, word, value, event, stream }).map(drop)
         })
         .map(drop)
     }
@@ -59,6 +84,7 @@ impl Vgpu {
     /// The stream waits until what this returns is raised.
     pub(crate) fn await_process(self: &Arc<Self>, progress: &Arc<StreamProgress>) -> CudaResult<Raise> {
         let at = self.await_raised(progress, self, |_| Ok(()))?;
+        self.watched.stands_for_process(progress, progress.issued());
         Ok(Raise { vgpu: Arc::downgrade(self), epoch: self.epoch(), at })
     }
 
@@ -154,6 +180,17 @@ fn drop_pages(pages: &[Page], waits: &Vgpu, raises: Option<&Vgpu>) {
     for page in pages {
         let _ = waits.drop_signals(page.own);
         let _ = raises.map(|raises| raises.drop_signals(page.theirs));
+    }
+}
+
+impl Raise {
+    /// Ends the wait by a thread of the waiting vGPU's, for callers that must not post.
+    pub(crate) fn elsewhere(self) {
+        let vgpu = self.vgpu.upgrade();
+        if let Some(raiser) = vgpu.as_deref().and_then(|vgpu| vgpu.peers.raiser()) {
+            // One that cannot be handed over is dropped, and the wait ends with it.
+            let _ = raiser.send(self);
+        }
     }
 }
 

@@ -156,8 +156,19 @@ pub(super) enum Expected {
     Unwatched,
     /// The word that a stream has come so far, which somebody may wait for or look for.
     Mark(Arc<StreamProgress>, Arc<Waiter>),
+    /// The same word, behind which something is done that does not wait.
+    Told(Arc<StreamProgress>, Then),
     /// Data, then a reply.
     Delivery(Incomplete),
+}
+
+/// What is done behind an answer, also where none can come any more.
+pub(super) struct Then(pub(super) Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Then {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Then")
+    }
 }
 
 /// Data on its way into host memory.
@@ -179,6 +190,7 @@ impl Expected {
             Self::Reply(waiter) | Self::Mark(_, waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => {
                 waiter.fill(Err(error))
             }
+            Self::Told(_, Then(then)) => then(),
             Self::Unwatched | Self::Delivery(_) => {}
         }
     }

@@ -13,7 +13,7 @@ use floe_transport::{Arrival, Bulk, Frame, LinkError};
 use floe_wire::{Decode, Delivery, DeliveryFollows, Ended, Message as _, Progress, Push, Reply};
 
 use super::Shared;
-use super::pending::{Answer, Expected, Incomplete};
+use super::pending::{Answer, Expected, Incomplete, Then};
 use crate::log::log;
 
 /// Why the link is over.
@@ -142,6 +142,13 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
                 shared.order.stream_completed(&progress, reply.request);
             }
             waiter.fill(Ok(Answer { status: reply.status, ..Answer::default() }));
+        }
+        Expected::Told(progress, Then(then)) => {
+            note(shared, reply);
+            if reply.status == 0 {
+                shared.order.stream_completed(&progress, reply.request);
+            }
+            then();
         }
         Expected::Delivery(delivery) => finish(shared, reply, &delivery, own)?,
     }
