@@ -82,6 +82,15 @@ impl Program {
         self
     }
 
+    /// On several GPUs, by their places `ADDRESS:GPU`; TCP places are of this daemon.
+    #[must_use]
+    pub fn on_each(mut self, daemon: &Floed, places: &[String]) -> Self {
+        self.flags.extend(["--no-check".to_owned(), "--on".to_owned(), places.join(",")]);
+        let token = daemon.token_file().display().to_string();
+        self.environment.push(("FLOE_TOKEN_FILE".to_owned(), token));
+        self
+    }
+
     /// On the CPU device with nothing between: its library stands in the place of NVIDIA's.
     #[must_use]
     pub fn on_the_device_library(mut self) -> Self {

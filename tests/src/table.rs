@@ -23,6 +23,11 @@ struct Table {
 #[derive(Debug, Deserialize)]
 struct Entry {
     name: String,
+    /// Devices that it needs; 1 when absent.
+    vgpus: Option<usize>,
+    /// Whether all of them are of one server.
+    #[serde(default)]
+    peers: bool,
     run: Vec<Expectation>,
 }
 
@@ -49,17 +54,30 @@ pub struct Expectation {
     pub stderr: Vec<String>,
 }
 
-/// Every run of every program.
+/// Every run of every program of one device.
 ///
 /// # Panics
 /// When the table cannot be read.
 #[must_use]
 pub fn examples() -> Vec<(String, Expectation)> {
+    runs_of(|entry| entry.vgpus.unwrap_or(1) == 1)
+}
+
+/// Every run of every program of two devices; on two servers only those whose kernels stay on their own device.
+///
+/// # Panics
+/// When the table cannot be read.
+#[must_use]
+pub fn examples_between(servers: usize) -> Vec<(String, Expectation)> {
+    runs_of(|entry| entry.vgpus == Some(2) && (servers == 1 || !entry.peers))
+}
+
+fn runs_of(chosen: impl Fn(&Entry) -> bool) -> Vec<(String, Expectation)> {
     let path = crate::repository().join("examples/cuda/programs.toml");
     let text = std::fs::read_to_string(&path).expect("programs.toml is part of the repository");
     let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let runs = |entry: Entry| entry.run.into_iter().map(move |run| (entry.name.clone(), run));
-    table.program.into_iter().flat_map(runs).collect()
+    table.program.into_iter().filter(chosen).flat_map(runs).collect()
 }
 
 /// The executable of an example.

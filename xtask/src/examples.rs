@@ -41,6 +41,14 @@ pub(crate) struct Program {
     /// Whether it calls the driver API itself and is linked with `-lcuda`.
     #[serde(default)]
     pub(crate) driver: bool,
+    /// How many devices it needs, which only the tests ask.
+    #[serde(default)]
+    #[allow(dead_code, reason = "the tests read the same table")]
+    pub(crate) vgpus: Option<u32>,
+    /// Whether its kernels reach other devices' memory, which only the tests ask.
+    #[serde(default)]
+    #[allow(dead_code, reason = "the tests read the same table")]
+    pub(crate) peers: bool,
     /// The runs a test makes.
     pub(crate) run: Vec<Run>,
 }

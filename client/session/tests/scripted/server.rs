@@ -80,11 +80,57 @@ pub struct Options {
     pub server: [u8; 16],
     /// The session's number there.
     pub session: u64,
+    /// The machine that it runs on.
+    pub machine: Machine,
     /// The number of bulk connections that may join.
     pub bulk: u32,
     /// The grace period of a session without a link; such a server asks for no token.
     pub grace: Option<Duration>,
     pub script: Option<Script>,
+}
+
+/// What sessions of one server share: device memory, and what they let each other import.
+#[derive(Clone, Default)]
+pub struct Machine(Arc<Mutex<MachineState>>);
+
+#[derive(Default)]
+struct MachineState {
+    memory: HashMap<u64, [u8; PAGE]>,
+    /// Bytes by session and block.
+    blocks: HashMap<(u64, u64), u64>,
+    /// Keys by session and ticket.
+    tickets: HashMap<(u64, u64), Vec<u8>>,
+}
+
+impl Machine {
+    pub fn read(&self, at: u64, bytes: u64) -> Vec<u8> {
+        let state = self.0.lock().unwrap();
+        let mut read = vec![0; bytes as usize];
+        for (at, part) in by_page(at, bytes as usize) {
+            if let Some(page) = state.memory.get(&(at / PAGE as u64)) {
+                let start = at as usize % PAGE;
+                let length = part.len();
+                read[part].copy_from_slice(&page[start..start + length]);
+            }
+        }
+        read
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        let mut state = self.0.lock().unwrap();
+        for (at, part) in by_page(at, bytes.len()) {
+            let start = at as usize % PAGE;
+            let page = state.memory.entry(at / PAGE as u64).or_insert([0; PAGE]);
+            page[start..start + part.len()].copy_from_slice(&bytes[part]);
+        }
+    }
+
+    /// What a session may import with a ticket: the block's bytes.
+    fn import(&self, (session, ticket, key): (u64, u64, &[u8]), block: u64) -> Option<u64> {
+        let state = self.0.lock().unwrap();
+        let known = state.tickets.get(&(session, ticket)).is_some_and(|own| own == key);
+        known.then(|| state.blocks.get(&(session, block)).copied()).flatten()
+    }
 }
 
 /// Bytes that no other server of this process has.
@@ -104,6 +150,7 @@ impl Default for Options {
             shares: false,
             server: other_server(),
             session: 7,
+            machine: Machine::default(),
             bulk: 0,
             grace: None,
             script: None,
@@ -132,7 +179,6 @@ struct Ending {
 /// The server's end of one connection.
 pub struct Peer {
     pub sender: Sender,
-    memory: HashMap<u64, [u8; PAGE]>,
     blocks: HashMap<u64, u64>,
     /// Streams that stand at a host function, with what waits behind it.
     standing: HashMap<u64, (u64, VecDeque<Seen>)>,
@@ -169,7 +215,6 @@ impl Server {
             let _ = served.own.set(sender.clone());
             let peer = Peer {
                 sender,
-                memory: HashMap::new(),
                 blocks: HashMap::new(),
                 standing: HashMap::new(),
                 late: HashMap::new(),
@@ -315,6 +360,7 @@ fn stream_of(request: &Request<'_>) -> Option<u64> {
         Request::HostFunction(m) => m.stream.0,
         Request::CopyLate(m) => m.stream.0,
         Request::SynchronizeStream(m) => m.stream.0,
+        Request::AwaitSignal(m) => m.stream.0,
         _ => return None,
     })
 }
@@ -361,15 +407,7 @@ impl Peer {
             file.read_exact_at(&mut read, offset).expect("it lies inside");
             return read;
         }
-        let mut read = vec![0; bytes as usize];
-        for (at, part) in by_page(at, bytes as usize) {
-            if let Some(page) = self.memory.get(&(at / PAGE as u64)) {
-                let start = at as usize % PAGE;
-                let length = part.len();
-                read[part].copy_from_slice(&page[start..start + length]);
-            }
-        }
-        read
+        self.options.machine.read(at, bytes)
     }
 
     /// The offset of an address in the client's shared memory.
@@ -381,11 +419,7 @@ impl Peer {
         if let Some((file, offset)) = self.shared(at) {
             return file.write_all_at(bytes, offset).expect("it lies inside");
         }
-        for (at, part) in by_page(at, bytes.len()) {
-            let start = at as usize % PAGE;
-            let page = self.memory.entry(at / PAGE as u64).or_insert([0; PAGE]);
-            page[start..start + part.len()].copy_from_slice(&bytes[part]);
-        }
+        self.options.machine.write(at, bytes);
     }
 
     /// A host function has returned: its stream continues with the work behind it.
@@ -496,11 +530,31 @@ impl Peer {
                     self.reply_with(sequence, 2, 0, "the quota is used up", &[]);
                 } else {
                     self.blocks.insert(m.block.0, m.bytes);
+                    let key = (self.options.session, m.block.0);
+                    self.options.machine.0.lock().unwrap().blocks.insert(key, m.bytes);
                     self.reply(sequence, &());
                 }
             }
             Request::ReleaseBlock(m) => {
                 self.blocks.remove(&m.block.0).expect("it was created");
+                self.options.machine.0.lock().unwrap().blocks.remove(&(self.options.session, m.block.0));
+            }
+            Request::Export(m) => {
+                let key = (self.options.session, m.ticket.0);
+                self.options.machine.0.lock().unwrap().tickets.insert(key, m.key.to_vec());
+            }
+            Request::ImportBlock(m) => {
+                match self.options.machine.import((m.session, m.ticket.0, m.key), m.object.0) {
+                    Some(bytes) => {
+                        // The owner pays for it.
+                        self.blocks.insert(m.block.0, 0);
+                        self.reply(sequence, &ImportBlockReply { bytes });
+                    }
+                    None => self.reply_with(sequence, 400, 0, "no such ticket or block", &[]),
+                }
+            }
+            Request::AskPeer(_) => {
+                self.reply(sequence, &AskPeerReply { rank: 0, access: 1, atomics: 1, arrays: 1 });
             }
             Request::MemoryInfo(_) => {
                 let used: u64 = self.blocks.values().sum();

@@ -1,0 +1,85 @@
+//! Programs on two vGPUs: of two GPUs of one daemon, of one GPU, and of two daemons, over every transport. In: the example
+//! programs of two devices, which check their own results. Out: exit codes, lines, and how many bytes passed the client.
+
+use floe_tests::{Floed, Linkage, Program, example, examples_between};
+
+/// Two CPU devices of one daemon.
+fn two_devices() -> Floed {
+    Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")])
+}
+
+fn every_run_passes(servers: usize, place: impl Fn(Program) -> Program) {
+    let mut failures = Vec::new();
+    for (name, expected) in examples_between(servers) {
+        let arguments: Vec<&str> = expected.args.iter().map(String::as_str).collect();
+        let outcome = place(example(&name, Linkage::Static, &arguments)).run();
+        if let Some(difference) = expected.difference(&outcome) {
+            let (stdout, stderr) = (outcome.stdout, outcome.stderr);
+            failures.push(format!("{name} {arguments:?}: {difference}\n  stdout: {stdout}\n  stderr: {stderr}"));
+        }
+    }
+    assert!(failures.is_empty(), "{} runs failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn on_two_gpus(address: impl Fn(&Floed) -> String) {
+    let daemon = two_devices();
+    let places = [0, 1].map(|gpu| format!("{}:{gpu}", address(&daemon)));
+    every_run_passes(1, |program| program.on_each(&daemon, &places));
+    daemon.wait_for_workers(0);
+}
+
+fn on_one_gpu(address: impl Fn(&Floed) -> String) {
+    let daemon = Floed::start();
+    let places = [0, 0].map(|gpu| format!("{}:{gpu}", address(&daemon)));
+    every_run_passes(1, |program| program.on_each(&daemon, &places));
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn two_gpus_of_a_daemon_over_tcp() {
+    on_two_gpus(|daemon| daemon.tcp().to_owned());
+}
+
+#[test]
+fn two_gpus_of_a_daemon_over_the_unix_socket() {
+    on_two_gpus(|daemon| daemon.unix().to_owned());
+}
+
+#[test]
+fn two_gpus_of_a_daemon_over_rings_in_shared_memory() {
+    on_two_gpus(Floed::shm);
+}
+
+#[test]
+fn two_vgpus_of_one_gpu_over_tcp() {
+    on_one_gpu(|daemon| daemon.tcp().to_owned());
+}
+
+#[test]
+fn two_vgpus_of_one_gpu_over_rings_in_shared_memory() {
+    on_one_gpu(Floed::shm);
+}
+
+#[test]
+fn two_daemons() {
+    let (first, second) = (Floed::start(), Floed::start());
+    for place in [|daemon: &Floed| daemon.unix().to_owned(), Floed::shm] {
+        let places = [&first, &second].map(|daemon| format!("{}:0", place(daemon)));
+        every_run_passes(2, |program| program.on_each(&first, &places));
+    }
+}
+
+#[test]
+fn no_byte_of_a_copy_between_vgpus_of_one_server_passes_the_client() {
+    let daemon = two_devices();
+    let places = [0, 1].map(|gpu| format!("{}:{gpu}", daemon.tcp()));
+    let bytes = |rounds: &str| {
+        let program = example("crossWaits", Linkage::Static, &[rounds]).on_each(&daemon, &places);
+        let outcome = program.variable("FLOE_STATS", "json").run();
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        let statistics = outcome.statistics();
+        (statistics.bytes_to_device, statistics.bytes_from_device)
+    };
+    // However often a value goes to and fro.
+    assert_eq!(bytes("3"), bytes("60"));
+}
