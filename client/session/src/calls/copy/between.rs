@@ -38,7 +38,8 @@ impl Client {
                 return self.on_behalf(stream, vgpu, |remote| extent.post_on_device(remote, to.end, from.end));
             }
         }
-        if from.memory.vgpu().is_beside(to.memory.vgpu()) {
+        let (source, target) = (from.memory.vgpu(), to.memory.vgpu());
+        if !Arc::ptr_eq(source, target) && target.ability_with(source)?.access != 0 {
             return self.bounce(stream, to, from, extent);
         }
         match extent {

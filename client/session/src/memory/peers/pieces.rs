@@ -72,7 +72,7 @@ impl Vgpu {
     }
 
     /// Has a range of device memory mapped here, so that copies and fills of this vGPU's streams may name it. False where
-    /// it cannot be: a variable of another vGPU, or memory of another server.
+    /// it cannot be: a variable of another vGPU, memory of another server, or of a GPU out of this one's reach.
     pub(crate) fn reach_range(self: &Arc<Self>, range: &Range<u64>) -> CudaResult<bool> {
         if !self.has_others() {
             return Ok(self.window.contains(&range.start));
@@ -85,6 +85,9 @@ impl Vgpu {
         let pieces = window.pieces(range).ok_or(CudaError::INVALID_VALUE)?;
         for piece in pieces.iter().filter(|piece| piece.owner != self.ordinal) {
             let Some(owner) = self.beside(piece.owner) else { return Ok(false) };
+            if self.ability_with(&owner)?.access == 0 {
+                return Ok(false);
+            }
             let _gate = owner.gate();
             self.take_in(&owner, piece, access_flags::READWRITE)?;
         }
