@@ -85,7 +85,7 @@ pub(crate) struct Vgpu {
     /// The staging slots for pageable copies.
     pub(crate) staging: Staging,
     /// What it shares with other sessions of its server.
-    pub(crate) peers: Peers,
+    pub(crate) peers: Peers<Self>,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.

@@ -72,7 +72,7 @@ pub trait DeviceCalls {
 
     /// Whether `device` can address memory of `peer`.
     ///
-    /// `cuDeviceCanAccessPeer`; the client's class for it: local.
+    /// `cuDeviceCanAccessPeer`; the client's class for it: call.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
@@ -80,7 +80,7 @@ pub trait DeviceCalls {
 
     /// One number about a pair of devices; `attribute` is one of `p2p_attribute`.
     ///
-    /// `cuDeviceGetP2PAttribute`; the client's class for it: local.
+    /// `cuDeviceGetP2PAttribute`; the client's class for it: call.
     ///
     /// # Errors
     /// The CUDA code the program shall see.

@@ -2,27 +2,25 @@
 //! for. Blocks and events of other vGPUs come in; calls and posts of this vGPU's session go out. A block goes back to its owner
 //! only after every return of it was posted, and no byte passes through this process.
 
+mod beside;
 mod exporter;
 mod imports;
-pub(crate) mod pieces;
+pub(crate) mod piece;
+mod pieces;
 mod returns;
 pub(crate) mod signals;
+pub(crate) mod ticket;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
+use std::sync::{Mutex, OnceLock, Weak, mpsc};
 
-use floe_abi::{CudaError, CudaResult};
-use floe_wire::{AskPeer, AskPeerReply, Call};
-
-pub(crate) use exporter::Exporter;
 use imports::Imports;
-use signals::Page;
+use ticket::Exporter;
+use words::Page;
 
-use crate::vgpu::Vgpu;
 use crate::vgpu::order::Fence;
-use floe_lock::lock;
 
 /// Where a session runs, as other sessions have to name it.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +42,15 @@ pub(crate) struct PeerAbility {
     pub(crate) arrays: i32,
 }
 
-/// What one vGPU shares with others.
+/// Something whose end is seen by others when it is dropped.
+type Held = Box<dyn Send>;
+
+/// What one vGPU shares with others, each a `V`.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct Peers<V> {
     pub(crate) seat: Seat,
     /// The program's other vGPUs of the same server.
-    others: OnceLock<Vec<Weak<Vgpu>>>,
+    others: OnceLock<Vec<Weak<V>>>,
     /// The ticket by which they import, once one has.
     ticket: Mutex<Option<Exporter>>,
     /// Blocks of others that this vGPU has.
@@ -60,7 +61,7 @@ pub(crate) struct Peers {
     /// Pages by who raises their words: another vGPU's ordinal, or its own for this process.
     signals: Mutex<HashMap<u8, Vec<Page>>>,
     /// The thread that ends waits for this process, once there was one.
-    raiser: OnceLock<Option<mpsc::Sender<signals::Raise>>>,
+    raiser: OnceLock<Option<mpsc::Sender<Held>>>,
     /// Whether others have returned blocks since an allocation last waited for that.
     returns: AtomicBool,
     /// A stream on which nothing is ever put, for raising words from here. With the vGPU's epoch when it was made.
@@ -69,7 +70,7 @@ pub(crate) struct Peers {
     abilities: Mutex<HashMap<u32, PeerAbility>>,
 }
 
-impl Peers {
+impl<V> Peers<V> {
     /// Nothing shared yet.
     pub(crate) fn new(seat: Seat) -> Self {
         Self {
@@ -95,49 +96,14 @@ impl Peers {
     fn take_returns(&self) -> bool {
         self.returns.swap(false, Ordering::AcqRel)
     }
-}
 
-impl Vgpu {
-    /// Says which other vGPUs the program has on the same server. Said once.
-    pub(crate) fn meet(self: &Arc<Self>, all: &[Arc<Self>]) {
-        let others = all.iter().filter(|other| !Arc::ptr_eq(self, other) && self.is_beside(other));
-        let _ = self.peers.others.set(others.map(Arc::downgrade).collect());
-    }
-
-    /// Whether both are of one server.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
-        self.peers.seat.server.is_some() && self.peers.seat.server == other.peers.seat.server
-    }
-
-    /// The program's other vGPUs of the same server.
-    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
-        self.peers.others.get().into_iter().flatten().filter_map(Weak::upgrade)
-    }
-
-    /// Whether there are any.
-    pub(crate) fn has_others(&self) -> bool {
-        self.peers.others.get().is_some_and(|others| !others.is_empty())
-    }
-
-    /// What kernels of this vGPU can do with the memory of another: nothing where that is of another server.
-    pub(crate) fn ability_with(&self, other: &Self) -> CudaResult<PeerAbility> {
-        if !self.is_beside(other) {
-            return Ok(PeerAbility::default());
-        }
-        let gpu = other.peers.seat.gpu;
-        if let Some(known) = lock(&self.peers.abilities).get(&gpu) {
-            return Ok(*known);
-        }
-        let ability = match self.call(&AskPeer { gpu }) {
-            // A device without peers.
-            Err(CudaError::NOT_SUPPORTED) => PeerAbility::default(),
-            answer => {
-                let reply = self.connection.read(AskPeer::decode_reply(&answer?.body))?;
-                let AskPeerReply { rank, access, atomics, arrays } = reply;
-                PeerAbility { rank, access, atomics, arrays }
-            }
+    /// The thread that ends waits of this vGPU's streams, by dropping what holds them, where the system gives one.
+    fn raiser(&self) -> Option<&mpsc::Sender<Held>> {
+        let start = || {
+            let (raises, arriving) = mpsc::channel();
+            let run = move || arriving.into_iter().for_each(drop::<Held>);
+            std::thread::Builder::new().name("floe-raise".into()).spawn(run).ok().map(|_| raises)
         };
-        lock(&self.peers.abilities).insert(gpu, ability);
-        Ok(ability)
+        self.raiser.get_or_init(start).as_ref()
     }
 }

@@ -7,8 +7,8 @@ use std::ops::Range;
 use floe_abi::{CudaError, CudaResult, MemAllocationProperties, access_flags};
 
 use crate::memory::addresses::Addresses;
-use crate::memory::peers::Exporter;
-use crate::memory::peers::pieces::Piece;
+use crate::memory::peers::piece::Piece;
+use crate::memory::peers::ticket::Exporter;
 
 /// Physical memory the program made or imported.
 #[derive(Debug, Clone)]
@@ -142,7 +142,7 @@ impl VirtualMemory {
     pub(crate) fn is_free(&self, range: &Range<u64>) -> bool {
         let inside = self.reserved.find(range.start).is_some_and(|reserved| range.end <= reserved.end);
         let before = self.mappings.range(..range.end).next_back();
-        inside && !before.is_some_and(|(start, mapping)| start + mapping.bytes > range.start)
+        inside && before.is_none_or(|(start, mapping)| start + mapping.bytes <= range.start)
     }
 
     /// The program has given a vGPU access to the mapping that begins here, or taken it.

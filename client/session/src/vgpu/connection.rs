@@ -8,6 +8,7 @@ mod handshake;
 mod host_functions;
 mod incoming;
 mod keeper;
+mod marks;
 mod offer;
 mod pending;
 mod receive;
@@ -252,47 +253,6 @@ impl Connection {
         })?;
         progress.issue(sequence);
         Ok(())
-    }
-
-    /// Puts work on a stream that writes no memory of the program's, and has the server say when it is over. A failure is
-    /// reported by a later call, too.
-    pub(crate) fn post_marked(&self, progress: &Arc<StreamProgress>, message: &impl Message) -> CudaResult<Ticket> {
-        tally::posted();
-        // It leaves with the mark.
-        let sequence = self.sender.queue(message).map_err(|error| self.shared.lost_by(&error))?;
-        progress.issue_reading(sequence);
-        let waiter = Arc::new(Waiter::default());
-        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::clone(&waiter)), true)?;
-        Ok(Ticket { waiter })
-    }
-
-    /// Has the server say when all work of a stream so far is over, which nobody waits for.
-    pub(crate) fn mark(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
-        tally::posted();
-        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::default()), false).map(drop)
-    }
-
-    /// Has something done when all work of a stream so far is over and all it delivers is here, or the link is gone. It must
-    /// not wait, since it is done in between what the server says.
-    pub(crate) fn when_over(
-        &self,
-        progress: &Arc<StreamProgress>,
-        then: impl FnOnce() + Send + 'static,
-    ) -> CudaResult<()> {
-        tally::posted();
-        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        let expected = Expected::Told(Arc::clone(progress), pending::Then(Box::new(then)));
-        self.submit(&message, expected, false)?;
-        self.shared.incoming.watch();
-        Ok(())
-    }
-
-    /// Waits until what was marked is over.
-    pub(crate) fn outcome(&self, ticket: &Ticket) -> CudaResult<()> {
-        let answer = self.answer(ticket)?;
-        CudaError::from_code(answer.status).map_or(Ok(()), Err)
     }
 
     /// Reads what the server has said, without waiting.

@@ -8,34 +8,11 @@ use std::sync::{Arc, MutexGuard};
 use floe_abi::{CudaError, CudaResult, access_flags};
 use floe_wire::{BlockId, DevicePtr, MapBlock, SetAccess};
 
-use super::exporter::Exporter;
 use super::imports::Import;
+use super::piece::Piece;
 use crate::memory::blocks::Whole;
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
-
-/// One block as it is mapped, or the part of the program's address space that it fills.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-    /// The ordinal of the vGPU that has made or imported it.
-    pub(crate) owner: u8,
-    /// Its id there.
-    pub(crate) block: u64,
-    /// Where the owner has it from, if it is another program's.
-    pub(crate) origin: Option<(Exporter, u64)>,
-}
-
-impl Piece {
-    fn of(owner: u8, whole: Whole) -> Self {
-        Self { at: whole.at, bytes: whole.bytes, owner, block: whole.block, origin: None }
-    }
-
-    fn range(&self) -> Range<u64> {
-        self.at..self.at + self.bytes
-    }
-}
 
 impl Vgpu {
     /// Held while blocks of this vGPU are imported, come to be or go: who reaches all of them. `None` where the program

@@ -2,31 +2,18 @@
 //! and whoever ends the wait is told to raise the word. No thread of a driver stands meanwhile, and a word is used again only
 //! when the wait for it is known to be over.
 
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 
 use floe_abi::{CudaResult, stream_flags};
 use floe_wire::{AwaitSignal, CreateStream, EventId, RaiseSignal, SignalsId, StreamId};
 
-use super::Peers;
-use super::words::Words;
+use super::words::{Page, Words};
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
 
 /// After so many waits the server is asked, without waiting, how far the stream has come, so that words come back.
 const ASK_EVERY: u64 = 64;
-
-/// A page of words for waits of one vGPU.
-#[derive(Debug)]
-pub(crate) struct Page {
-    /// Its id in the session of the streams that wait.
-    own: SignalsId,
-    /// Its id in the session that raises the words.
-    theirs: SignalsId,
-    words: Words<(Arc<StreamProgress>, u64)>,
-    /// How many waits it has served.
-    waits: u64,
-}
 
 /// A word that a stream waits for, at both ends.
 #[derive(Debug, Clone, Copy)]
@@ -53,18 +40,6 @@ pub(crate) struct Raise {
     /// The vGPU's when the wait was posted.
     epoch: u64,
     at: Word,
-}
-
-impl Peers {
-    /// The thread that ends waits of this vGPU's streams, where the system gives one.
-    fn raiser(&self) -> Option<&mpsc::Sender<Raise>> {
-        let start = || {
-            let (raises, arriving) = mpsc::channel();
-            let run = move || arriving.into_iter().for_each(drop::<Raise>);
-            std::thread::Builder::new().name("floe-raise".into()).spawn(run).ok().map(|_| raises)
-        };
-        self.raiser.get_or_init(start).as_ref()
-    }
 }
 
 impl Vgpu {
@@ -189,7 +164,7 @@ impl Raise {
         let vgpu = self.vgpu.upgrade();
         if let Some(raiser) = vgpu.as_deref().and_then(|vgpu| vgpu.peers.raiser()) {
             // One that cannot be handed over is dropped, and the wait ends with it.
-            let _ = raiser.send(self);
+            let _ = raiser.send(Box::new(self));
         }
     }
 }

@@ -2,6 +2,11 @@
 //! word and the value to wait for go out. It is pure, and no word is given out before the wait for it is known to be over.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use floe_wire::SignalsId;
+
+use crate::vgpu::order::StreamProgress;
 
 /// Words of a page.
 pub(crate) const WORDS: u32 = 512;
@@ -13,6 +18,18 @@ pub(crate) struct Words<P> {
     values: Vec<u64>,
     free: Vec<u32>,
     busy: VecDeque<(u32, P)>,
+}
+
+/// A page of words for waits of one vGPU.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Its id in the session of the streams that wait.
+    pub(super) own: SignalsId,
+    /// Its id in the session that raises the words.
+    pub(super) theirs: SignalsId,
+    pub(super) words: Words<(Arc<StreamProgress>, u64)>,
+    /// How many waits it has served.
+    pub(super) waits: u64,
 }
 
 impl<P> Default for Words<P> {
