@@ -167,7 +167,7 @@ impl Client {
     }
 
     /// The vGPU that has the memory at an address of a vGPU's window: another one where the program mapped its memory there.
-    fn holder<'c>(&'c self, window: &'c Arc<Vgpu>, at: DevicePtr) -> &'c Arc<Vgpu> {
+    pub(crate) fn holder<'c>(&'c self, window: &'c Arc<Vgpu>, at: DevicePtr) -> &'c Arc<Vgpu> {
         if !window.is_programs_own(at) {
             return window;
         }

@@ -6,7 +6,7 @@ use floe_abi::{
 };
 use floe_wire::{BlockId, DevicePtr, ReleaseBlock, UnmapRange};
 
-use crate::memory::peers::ticket::Exporter;
+use crate::memory::peers::Exporter;
 use crate::memory::virtual_memory::{Mapping, Physical, VirtualMemory};
 use crate::vgpu::Vgpu;
 use floe_lock::lock;

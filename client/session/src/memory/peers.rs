@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, Weak, mpsc};
 
 use imports::Imports;
-use ticket::Exporter;
+pub(crate) use ticket::Exporter;
 use words::Page;
 
 use crate::vgpu::order::Fence;

@@ -7,8 +7,8 @@ use std::ops::Range;
 use floe_abi::{CudaError, CudaResult, MemAllocationProperties, access_flags};
 
 use crate::memory::addresses::Addresses;
+use crate::memory::peers::Exporter;
 use crate::memory::peers::piece::Piece;
-use crate::memory::peers::ticket::Exporter;
 
 /// Physical memory the program made or imported.
 #[derive(Debug, Clone)]
