@@ -9,3 +9,4 @@ pub(crate) use crate::arguments::pointer::PointerAttribute;
 pub(crate) use floe_abi::*;
 pub(crate) use floe_image::Image;
 pub(crate) use std::ffi::{CStr, c_char, c_void};
+pub(crate) use std::os::fd::{BorrowedFd, OwnedFd};

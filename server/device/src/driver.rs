@@ -10,6 +10,7 @@ mod link;
 mod module;
 mod open;
 mod pitched;
+mod shareable;
 mod tensor_map;
 
 use crate::Calls;

@@ -481,6 +481,10 @@ pub struct Calls {
     /// `cuMemGetAllocationPropertiesFromHandle`.
     pub cuMemGetAllocationPropertiesFromHandle:
         Option<unsafe extern "C" fn(*mut MemAllocationProperties, MemHandle) -> CuResult>,
+    /// `cuMemExportToShareableHandle`.
+    pub cuMemExportToShareableHandle: Option<unsafe extern "C" fn(*mut c_void, MemHandle, u32, u64) -> CuResult>,
+    /// `cuMemImportFromShareableHandle`.
+    pub cuMemImportFromShareableHandle: Option<unsafe extern "C" fn(*mut MemHandle, *mut c_void, u32) -> CuResult>,
 }
 
 impl Calls {
@@ -829,6 +833,10 @@ impl Calls {
             cuMemGetAllocationPropertiesFromHandle: unsafe {
                 symbol(library, c"cuMemGetAllocationPropertiesFromHandle")
             },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMemExportToShareableHandle: unsafe { symbol(library, c"cuMemExportToShareableHandle") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMemImportFromShareableHandle: unsafe { symbol(library, c"cuMemImportFromShareableHandle") },
         }
     }
 }

@@ -6,6 +6,7 @@ mod generated;
 mod graph;
 mod mapped;
 mod numbers;
+mod peers;
 mod pinned;
 mod probe;
 mod reach;
@@ -52,6 +53,8 @@ pub struct Gpu {
     device: floe_abi::Device,
     context: Mutex<Context>,
     reach: reach::Reach,
+    /// Whether its memory can be made for other processes to import.
+    shares: bool,
 }
 
 impl Gpu {
@@ -70,7 +73,8 @@ impl Gpu {
             driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
         driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
         let reach = reach::Reach::of(driver, device);
-        Ok(Self { driver, device, context: Mutex::new(context), reach })
+        let shares = peers::shares_memory(driver, device);
+        Ok(Self { driver, device, context: Mutex::new(context), reach, shares })
     }
 
     /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
@@ -139,19 +143,19 @@ impl Device for Gpu {
     }
 
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
-        self.driver.mem_create(size(bytes)?, &self.properties(), 0)
+        peers::create_memory(self.driver, size(bytes)?, self.properties(), self.shares)
     }
 
-    fn export_memory(&self, _memory: MemHandle) -> CudaResult<OwnedFd> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn export_memory(&self, memory: MemHandle) -> CudaResult<OwnedFd> {
+        if self.shares { self.driver.mem_export(memory) } else { Err(CudaError::NOT_SUPPORTED) }
     }
 
-    fn import_memory(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        if self.shares { self.driver.mem_import(file) } else { Err(CudaError::NOT_SUPPORTED) }
     }
 
-    fn peer_attributes(&self, _gpu: i32) -> CudaResult<[i32; 4]> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]> {
+        peers::attributes(self.driver, self.device, gpu)
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {

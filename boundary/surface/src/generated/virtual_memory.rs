@@ -88,6 +88,22 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties>;
 
+    /// A descriptor by which another process imports physical memory that was made for it. Other kinds of handles are NOT_SUPPORTED.
+    ///
+    /// `cuMemExportToShareableHandle`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd>;
+
+    /// Physical memory that a process has exported, by its descriptor. Other kinds of handles are NOT_SUPPORTED.
+    ///
+    /// `cuMemImportFromShareableHandle`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle>;
+
     /// The physical memory that an address is mapped to, with one more reference.
     ///
     /// `cuMemRetainAllocationHandle`; the client's class for it: local.

@@ -6,3 +6,4 @@ pub mod memory;
 pub mod pointer;
 pub mod pool;
 pub mod tensor_map;
+pub mod virtual_memory;

@@ -3,7 +3,7 @@
 //! Elsewhere it asks nothing: a device that reaches no ordinary memory judges addresses itself. Kernels pass by here in any
 //! case, so a server has HMM switched off; `floe doctor` says where it is not.
 
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, StreamMemoryOperation, WordOperation, pointer_attribute, resource_type,
@@ -24,20 +24,19 @@ const WORD: u64 = 4;
 pub(super) struct Reach {
     /// Whether the device reaches ordinary memory.
     pageable: bool,
-    /// First address and bytes of the session's window.
-    window: OnceLock<(u64, u64)>,
+    /// First address and bytes of each of the session's windows: its own, and those it maps memory of other vGPUs in.
+    windows: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Reach {
     pub(super) fn of(driver: &Driver, device: floe_abi::Device) -> Self {
         let pageable = driver.device_get_attribute(PAGEABLE_MEMORY_ACCESS, device).is_ok_and(|value| value != 0);
-        Self { pageable, window: OnceLock::new() }
+        Self { pageable, windows: Mutex::default() }
     }
 
     /// The session has these addresses from now on.
     pub(super) fn reserved(&self, at: DevicePtr, bytes: u64) {
-        // A session has one window.
-        let _ = self.window.set((at.0, bytes));
+        floe_lock::lock(&self.windows).push((at.0, bytes));
     }
 
     /// INVALID_VALUE for addresses that are neither the session's nor the driver's.
@@ -56,10 +55,8 @@ impl Reach {
             let end = at.0.checked_sub(start).and_then(|offset| offset.checked_add(bytes));
             end.is_some_and(|end| end <= length)
         };
-        if self.window.get().copied().is_some_and(within) || allocation(at).is_some_and(within) {
-            return Ok(());
-        }
-        Err(CudaError::INVALID_VALUE)
+        let reserved = floe_lock::lock(&self.windows).iter().copied().any(within);
+        if reserved || allocation(at).is_some_and(within) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
     /// The same for rows, but in arrays.
@@ -134,10 +131,13 @@ mod tests {
     use super::*;
 
     const WINDOW: u64 = 0x2000_0000_0000;
+    /// The window of another vGPU.
+    const OTHER: u64 = WINDOW + (3 << 40);
 
     fn judged(pageable: bool, at: u64, bytes: u64) -> bool {
-        let reach = Reach { pageable, window: OnceLock::new() };
+        let reach = Reach { pageable, windows: Mutex::default() };
         reach.reserved(DevicePtr(WINDOW), 1 << 20);
+        reach.reserved(DevicePtr(OTHER), 1 << 20);
         // A variable of a module, as the driver knows it.
         let known = |at: DevicePtr| (0x7000..0x7100).contains(&at.0).then_some((0x7000, 0x100));
         reach.judge(DevicePtr(at), bytes, known).is_ok()
@@ -160,6 +160,16 @@ mod tests {
             (0x7080, 0x81),
             (u64::MAX, 1),
         ] {
+            assert!(!judged(true, at, bytes), "{at:#x} {bytes:#x}");
+        }
+    }
+
+    #[test]
+    fn every_reserved_window_is_the_sessions_and_nothing_between_them() {
+        assert!(judged(true, OTHER, 1 << 20));
+        for (at, bytes) in
+            [(OTHER - 1, 2), (OTHER, (1 << 20) + 1), (WINDOW, OTHER - WINDOW + 1), (WINDOW + (1 << 20), 1)]
+        {
             assert!(!judged(true, at, bytes), "{at:#x} {bytes:#x}");
         }
     }

@@ -8,7 +8,7 @@ mod heap;
 pub(crate) mod host_memory;
 pub(crate) mod kernel_side;
 pub(crate) mod mappings;
-mod physical;
+pub(crate) mod physical;
 mod reservations;
 
 use floe_abi::{

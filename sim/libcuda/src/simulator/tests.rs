@@ -1,6 +1,8 @@
 //! The device as a program meets it, through the typed calls: order of streams, copies, events, memory at its limit.
 //! Kernels are not needed for any of this; programs that run them are tested from outside.
 
+mod sharing;
+
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -4,9 +4,11 @@
 //! where something is mapped is the caller's decision.
 
 mod access;
+mod exported;
 mod space;
 mod store;
 
+pub use exported::{FileIdentity, MemoryFile};
 pub(crate) use space::GRANULE_SHIFT;
 pub use space::{GRANULE, Memory, MemoryError, View};
 pub use store::{Backing, Store};

@@ -54,6 +54,18 @@ pub enum MemoryError {
         /// Bytes asked for.
         length: u64,
     },
+    /// A descriptor from another process is not of exported memory.
+    #[error("descriptor is no memory of a CPU device, but: {what}")]
+    Foreign {
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// Too many of the process's descriptors are taken for memory that can be shared.
+    #[error("memory in files of its own takes as many descriptors as it may: {held}")]
+    Descriptors {
+        /// Descriptors taken.
+        held: u64,
+    },
     /// The system refused.
     #[error("{call}: {cause}")]
     System {

@@ -1,12 +1,14 @@
-//! Physical memory of a device: one sparse memfd out of which backings are cut.
+//! Physical memory of a device: one sparse memfd out of which backings are cut, and backings in files of their own.
 //! In goes a length, out comes a [`Backing`] that may be mapped at several addresses at once, all of them the same bytes.
-//! A dropped backing gives its pages back to the system at once; new backings read as zero.
+//! A dropped backing gives its pages back to the system at once; new backings read as zero. All backings made here
+//! together never exceed the capacity.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
+use super::exported::MemoryFile;
 use super::space::{GRANULE, MemoryError};
 
 /// The pool a device's physical memory is cut from.
@@ -15,8 +17,15 @@ pub struct Store {
     file: File,
     /// Length of the file; also the most that can ever be in use.
     capacity: u64,
-    /// Free ranges: offset to length.
-    free: Mutex<BTreeMap<u64, u64>>,
+    state: Mutex<StoreState>,
+}
+
+#[derive(Debug)]
+struct StoreState {
+    /// Free ranges of the file: offset to length.
+    free: BTreeMap<u64, u64>,
+    /// Bytes of all backings, in this file or one of their own.
+    used: u64,
 }
 
 impl Store {
@@ -29,13 +38,13 @@ impl Store {
         let descriptor = rustix::fs::memfd_create("floe-device", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|cause| MemoryError::system("memfd_create", cause))?;
         rustix::fs::ftruncate(&descriptor, capacity).map_err(|cause| MemoryError::system("ftruncate", cause))?;
-        Ok(Arc::new(Self { file: File::from(descriptor), capacity, free: Mutex::new(BTreeMap::from([(0, capacity)])) }))
+        let state = StoreState { free: BTreeMap::from([(0, capacity)]), used: 0 };
+        Ok(Arc::new(Self { file: File::from(descriptor), capacity, state: Mutex::new(state) }))
     }
 
     /// Bytes in use by backings.
     pub fn used(&self) -> u64 {
-        let free = floe_lock::lock(&self.free);
-        self.capacity - free.values().sum::<u64>()
+        floe_lock::lock(&self.state).used
     }
 
     /// Bytes the store may hold.
@@ -48,21 +57,49 @@ impl Store {
     /// # Errors
     /// [`MemoryError::Exhausted`] when no free range is long enough, [`MemoryError::Length`] for 0.
     pub fn create(self: &Arc<Self>, length: u64) -> Result<Arc<Backing>, MemoryError> {
-        let rounded = length
-            .checked_next_multiple_of(GRANULE)
-            .filter(|rounded| *rounded > 0)
-            .ok_or(MemoryError::Length { length })?;
-        let mut free = floe_lock::lock(&self.free);
-        let (offset, available) = free
-            .iter()
-            .find(|(_, available)| **available >= rounded)
+        let rounded = rounded(length)?;
+        let mut state = floe_lock::lock(&self.state);
+        let found = state.free.iter().find(|(_, available)| **available >= rounded);
+        let (offset, available) = found
             .map(|(offset, available)| (*offset, *available))
+            .filter(|_| rounded <= self.capacity - state.used)
             .ok_or(MemoryError::Exhausted { length: rounded })?;
-        free.remove(&offset);
+        state.free.remove(&offset);
         if available > rounded {
-            free.insert(offset + rounded, available - rounded);
+            state.free.insert(offset + rounded, available - rounded);
         }
-        Ok(Arc::new(Backing { store: Arc::clone(self), offset, length: rounded }))
+        state.used += rounded;
+        Ok(Arc::new(Backing { origin: Origin::Cut(Arc::clone(self)), offset, length: rounded }))
+    }
+
+    /// Makes `length` bytes (rounded up to granules), all zero, in a file of their own, which other processes may map. It
+    /// says that it belongs to the device with this number on its host.
+    ///
+    /// # Errors
+    /// As `create`; [`MemoryError::Descriptors`], or the system's refusal.
+    pub fn create_exportable(self: &Arc<Self>, length: u64, device: u32) -> Result<Arc<Backing>, MemoryError> {
+        let length = rounded(length)?;
+        {
+            let mut state = floe_lock::lock(&self.state);
+            if length > self.capacity - state.used {
+                return Err(MemoryError::Exhausted { length });
+            }
+            state.used += length;
+        }
+        match MemoryFile::create(length, device) {
+            Ok(file) => {
+                let origin = Origin::Own { file, charged: Some(Arc::clone(self)) };
+                Ok(Arc::new(Backing { origin, offset: 0, length }))
+            }
+            Err(error) => {
+                self.discharge(length);
+                Err(error)
+            }
+        }
+    }
+
+    fn discharge(&self, length: u64) {
+        floe_lock::lock(&self.state).used -= length;
     }
 
     fn give_back(&self, offset: u64, length: u64) {
@@ -71,7 +108,9 @@ impl Store {
             // Pages that could not be punched would show old bytes to the next owner: such a range is never reused.
             return;
         }
-        let mut free = floe_lock::lock(&self.free);
+        let mut state = floe_lock::lock(&self.state);
+        state.used -= length;
+        let free = &mut state.free;
         let mut offset = offset;
         let mut length = length;
         if let Some((&before, &size)) = free.range(..offset).next_back()
@@ -88,33 +127,73 @@ impl Store {
     }
 }
 
-/// A piece of a store. Lives as long as somebody holds it or it is mapped.
+fn rounded(length: u64) -> Result<u64, MemoryError> {
+    length.checked_next_multiple_of(GRANULE).filter(|rounded| *rounded > 0).ok_or(MemoryError::Length { length })
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// A range of the store's file.
+    Cut(Arc<Store>),
+    /// A file of its own, which counts in a store, or in that of another process.
+    Own { file: MemoryFile, charged: Option<Arc<Store>> },
+}
+
+/// A piece of physical memory. Lives as long as somebody holds it or it is mapped, in this process or another.
 #[derive(Debug)]
 pub struct Backing {
-    store: Arc<Store>,
+    origin: Origin,
     offset: u64,
     length: u64,
 }
 
 impl Backing {
+    /// Memory that a process exported, by a descriptor that may be anything. It counts in no store of this process.
+    ///
+    /// # Errors
+    /// [`MemoryError::Foreign`] where it is none, [`MemoryError::Descriptors`], or the system's refusal.
+    pub fn import(descriptor: BorrowedFd<'_>) -> Result<Arc<Self>, MemoryError> {
+        let file = MemoryFile::accept(descriptor)?;
+        let length = file.length();
+        Ok(Arc::new(Self { origin: Origin::Own { file, charged: None }, offset: 0, length }))
+    }
+
     /// Bytes, a multiple of [`GRANULE`].
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Its offset in the store's file.
-    pub fn offset(&self) -> u64 {
+    /// The file of its own, if it has one.
+    pub fn own_file(&self) -> Option<&MemoryFile> {
+        match &self.origin {
+            Origin::Cut(_) => None,
+            Origin::Own { file, .. } => Some(file),
+        }
+    }
+
+    /// Its offset in its file.
+    pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The store's file, for mapping the same bytes in another process.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.store.file.as_fd()
+    /// The file it lies in.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        match &self.origin {
+            Origin::Cut(store) => store.file.as_fd(),
+            Origin::Own { file, .. } => file.file(),
+        }
     }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        self.store.give_back(self.offset, self.length);
+        match &self.origin {
+            Origin::Cut(store) => store.give_back(self.offset, self.length),
+            Origin::Own { charged, .. } => {
+                if let Some(store) = charged {
+                    store.discharge(self.length);
+                }
+            }
+        }
     }
 }

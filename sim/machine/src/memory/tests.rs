@@ -1,4 +1,10 @@
-use super::{GRANULE, Memory, Store};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
+
+use super::{Backing, GRANULE, Memory, MemoryError, Store};
 use crate::fault::FaultKind;
 
 const BASE: u64 = 0x2100_0000_0000;
@@ -55,4 +61,97 @@ fn a_dropped_backing_comes_back_as_zeros() {
         memory.unmap(memory.base(), GRANULE).expect("unmap");
     }
     assert_eq!(store.used(), 0);
+}
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A memory file of so many bytes that says of itself, behind `bytes - GRANULE`, what an exported one says.
+fn forged(bytes: u64, seals: SealFlags) -> OwnedFd {
+    let file = File::from(memfd_create("forged", MemfdFlags::ALLOW_SEALING).expect("a memory file"));
+    ftruncate(&file, bytes).expect("room");
+    file.write_all_at(b"floemem1\0\0\0\0", bytes.saturating_sub(GRANULE)).expect("fits");
+    fcntl_add_seals(&file, seals).expect("not sealed yet");
+    file.into()
+}
+
+#[test]
+fn exported_memory_is_the_same_bytes_by_a_descriptor_and_cannot_shrink() {
+    let store = Store::new(4 * GRANULE).expect("store");
+    let made = store.create_exportable(2 * GRANULE, 3).expect("room");
+    let descriptor = made.own_file().expect("its own").duplicate().expect("a descriptor");
+    let imported = Backing::import(descriptor.as_fd()).expect("ours");
+    assert_eq!((imported.length(), imported.own_file().expect("its own").device()), (2 * GRANULE, 3));
+    let memory = Memory::reserve(0x2500_0000_0000, 1 << 32).expect("reserve");
+    let (here, there) = (memory.base(), memory.base() + 4 * GRANULE);
+    memory.map(here, 2 * GRANULE, &made, 0).expect("map");
+    memory.map(there, 2 * GRANULE, &imported, 0).expect("map");
+    memory.write(here + GRANULE + 9, b"shared").expect("write");
+    let mut seen = [0; 6];
+    memory.read(there + GRANULE + 9, &mut seen).expect("read");
+    assert_eq!(&seen, b"shared");
+    assert!(ftruncate(&descriptor, 0).is_err() && ftruncate(&descriptor, 64 * GRANULE).is_err());
+    assert!(fcntl_get_seals(&descriptor).expect("seals").contains(SEALS));
+}
+
+#[test]
+fn exportable_memory_counts_exactly_until_its_maker_gives_it_up() {
+    let store = Store::new(4 * GRANULE).expect("store");
+    let cut = store.create(GRANULE).expect("room");
+    let made = store.create_exportable(3 * GRANULE, 0).expect("room");
+    assert_eq!(store.used(), 4 * GRANULE);
+    assert!(matches!(store.create(1), Err(MemoryError::Exhausted { .. })));
+    assert!(matches!(store.create_exportable(1, 0), Err(MemoryError::Exhausted { .. })));
+    let imported = Backing::import(made.own_file().expect("its own").duplicate().expect("one").as_fd()).expect("ours");
+    drop(made);
+    assert_eq!(store.used(), GRANULE);
+    let again = store.create(3 * GRANULE).expect("room again");
+    assert_eq!((store.used(), imported.length()), (4 * GRANULE, 3 * GRANULE));
+    drop((cut, again, imported));
+    assert_eq!(store.used(), 0);
+}
+
+#[test]
+fn forged_descriptors_are_refused() {
+    let good = 2 * GRANULE;
+    let own = Store::new(GRANULE).expect("store").create_exportable(GRANULE, 0).expect("room");
+    let own = own.own_file().expect("its own").duplicate().expect("a descriptor");
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
+    let open = |path: &str, flags| rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("opens");
+    let ordinary = File::from(tempfile());
+    ordinary.set_len(good).expect("room");
+    let (pipe, _writer) = rustix::pipe::pipe().expect("a pipe");
+    let unmarked = File::from(memfd_create("plain", MemfdFlags::ALLOW_SEALING).expect("a memory file"));
+    ftruncate(&unmarked, good).expect("room");
+    fcntl_add_seals(&unmarked, SEALS).expect("seals");
+    let cases: [(&str, OwnedFd); 13] = [
+        ("ordinary file", ordinary.into()),
+        ("pipe", pipe),
+        ("device", open("/dev/null", OFlags::RDWR)),
+        ("no seals", forged(good, SealFlags::empty())),
+        ("may shrink", forged(good, SealFlags::GROW.union(SealFlags::SEAL))),
+        ("may be sealed further", forged(good, SealFlags::SHRINK.union(SealFlags::GROW))),
+        ("cannot be written", forged(good, SEALS.union(SealFlags::WRITE))),
+        ("cannot be written by others", forged(good, SEALS.union(SealFlags::FUTURE_WRITE))),
+        ("odd size", forged(good + 4096, SEALS)),
+        ("no memory but the mark", forged(GRANULE, SEALS)),
+        ("not marked", unmarked.into()),
+        ("read only", open(&path, OFlags::RDONLY)),
+        ("a path", open(&path, OFlags::PATH)),
+    ];
+    for (what, descriptor) in cases {
+        let refused = Backing::import(descriptor.as_fd());
+        assert!(matches!(refused, Err(MemoryError::Foreign { .. })), "{what}: {refused:?}");
+    }
+    if let Ok(large) = memfd_create("large", MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING) {
+        ftruncate(&large, good).expect("no page is taken");
+        fcntl_add_seals(&large, SEALS).expect("not sealed yet");
+        assert!(matches!(Backing::import(large.as_fd()), Err(MemoryError::Foreign { .. })));
+    }
+    Backing::import(own.as_fd()).expect("and the true one is taken");
+}
+
+/// A file on disk without a name.
+fn tempfile() -> OwnedFd {
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    rustix::fs::open(std::env::temp_dir(), flags, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).expect("a file")
 }

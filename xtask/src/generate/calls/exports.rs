@@ -38,15 +38,13 @@ const VARIABLES: [(&str, usize); 25] = [
 /// Functions without an entry that `cuGetProcAddress` finds all the same, and that return NOT_SUPPORTED when called.
 /// PyTorch looks all of these up before its first virtual memory call, and fails where one is missing
 /// (c10/cuda/driver_api.h of release 2.11).
-const FOUND_AND_REFUSED: [&str; 13] = [
+const FOUND_AND_REFUSED: [&str; 11] = [
     "cuCtxFromGreenCtx",
     "cuDevResourceGenerateDesc",
     "cuDevSmResourceSplitByCount",
     "cuDeviceGetDevResource",
     "cuGreenCtxCreate",
     "cuGreenCtxDestroy",
-    "cuMemExportToShareableHandle",
-    "cuMemImportFromShareableHandle",
     "cuMulticastAddDevice",
     "cuMulticastBindMem",
     "cuMulticastCreate",

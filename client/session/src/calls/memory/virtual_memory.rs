@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use floe_abi::{
@@ -240,6 +241,14 @@ impl VirtualMemoryCalls for Client {
         let (vgpu, id) = self.physical(handle)?;
         let memory = lock(&vgpu.virtual_memory);
         memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mem_export_to_shareable_handle(&self, _handle: MemHandle) -> CudaResult<OwnedFd> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn mem_import_from_shareable_handle(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        Err(CudaError::NOT_SUPPORTED)
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {

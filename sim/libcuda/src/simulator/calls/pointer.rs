@@ -3,7 +3,7 @@
 //! milder rules of the plural form. It never reads what the address points to.
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, HostPointer, MemPool, access_flags, memory_type,
+    Context, CudaError, CudaResult, DevicePtr, HostPointer, MemPool, access_flags, handle_type, memory_type,
     pointer_attribute as ask,
 };
 use floe_surface::{PointerAttribute, PointerCalls};
@@ -23,6 +23,7 @@ struct OnDevice {
     id: u64,
     accessible: bool,
     is_managed: bool,
+    handle_types: u32,
 }
 
 impl Simulator {
@@ -41,6 +42,7 @@ impl Simulator {
                 id: found.id,
                 accessible: true,
                 is_managed: owner.is_managed,
+                handle_types: handle_type::NONE,
             });
         }
         let device = self.device_of_global(address)?;
@@ -54,6 +56,7 @@ impl Simulator {
             id: found.address,
             accessible: true,
             is_managed,
+            handle_types: handle_type::NONE,
         })
     }
 
@@ -69,6 +72,7 @@ impl Simulator {
             id: range.handle,
             accessible: range.accessible,
             is_managed: false,
+            handle_types: range.handle_types,
         })
     }
 }
@@ -89,7 +93,7 @@ fn of_device(attribute: u32, address: u64, found: &OnDevice) -> CudaResult<Point
         ask::RANGE_START_ADDR => PointerAttribute::RangeStart(DevicePtr(found.base)),
         ask::RANGE_SIZE => PointerAttribute::RangeSize(bytes),
         ask::MAPPED => PointerAttribute::Mapped(true),
-        ask::ALLOWED_HANDLE_TYPES => PointerAttribute::AllowedHandleTypes(0),
+        ask::ALLOWED_HANDLE_TYPES => PointerAttribute::AllowedHandleTypes(found.handle_types.into()),
         ask::IS_GPU_DIRECT_RDMA_CAPABLE => PointerAttribute::IsGpuDirectRdmaCapable(false),
         ask::ACCESS_FLAGS => {
             PointerAttribute::AccessFlags(if found.accessible { access_flags::READWRITE } else { access_flags::NONE })

@@ -2,14 +2,18 @@
 //! Handles, sizes and wished addresses come in, addresses and codes go out.
 //! Taking memory away waits for everything that runs, so that no kernel touches what is gone.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
+
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
-    access_flags, allocation_type, granularity, location_type,
+    access_flags, allocation_type, granularity, handle_type, location_type,
 };
+use floe_machine::MemoryError;
 use floe_surface::VirtualMemoryCalls;
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
+use crate::simulator::memory::physical::Physical;
 use floe_lock::lock;
 
 impl Simulator {
@@ -30,8 +34,11 @@ impl Simulator {
         if properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
-        if properties.requested_handle_types != 0 {
-            crate::simulator::log::note(format_args!("memory of the CPU device cannot be exported to other processes"));
+        if properties.requested_handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
+            crate::simulator::log::note(format_args!(
+                "memory of the CPU device is exported by descriptors only, asked for handle types: {:#x}",
+                properties.requested_handle_types
+            ));
             return Err(CudaError::NOT_SUPPORTED);
         }
         self.located(&properties.location)
@@ -84,7 +91,8 @@ impl VirtualMemoryCalls for Simulator {
             return Err(CudaError::INVALID_VALUE);
         }
         let device = self.devices.get(place).ok_or(CudaError::INVALID_DEVICE)?;
-        let physical = device.memory.create(bytes)?;
+        let exportable = properties.requested_handle_types & handle_type::POSIX_FILE_DESCRIPTOR != 0;
+        let physical = device.memory.create(bytes, exportable.then_some(device.identity.ordinal))?;
         let handle = self.handles.next();
         lock(&self.virtual_memory).add(handle, physical, place, *properties);
         Ok(MemHandle(handle))
@@ -150,6 +158,40 @@ impl VirtualMemoryCalls for Simulator {
 
     fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties> {
         lock(&self.virtual_memory).get(handle.0).map(|created| created.properties)
+    }
+
+    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd> {
+        lock(&self.virtual_memory).get(handle.0)?.export()
+    }
+
+    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        let physical = Physical::import(file).map_err(|error| {
+            crate::simulator::log::note(format_args!("cannot import memory: {error}"));
+            if matches!(error, MemoryError::Foreign { .. }) {
+                CudaError::INVALID_VALUE
+            } else {
+                CudaError::OPERATING_SYSTEM
+            }
+        })?;
+        let handle = self.handles.next();
+        let file = physical.file().ok_or(CudaError::INVALID_VALUE)?;
+        let mut virtual_memory = lock(&self.virtual_memory);
+        if virtual_memory.add_again(handle, file.identity()) {
+            return Ok(MemHandle(handle));
+        }
+        // The file says so itself, and may lie: a wrong device is a wrong answer to questions about the memory, no more.
+        let owner = self.devices.iter().find(|device| device.identity.ordinal == file.device());
+        let owner = owner.filter(|device| physical.length() <= device.memory.total());
+        let place = owner.ok_or(CudaError::INVALID_DEVICE)?.place;
+        let id = i32::try_from(place).map_err(|_| CudaError::INVALID_DEVICE)?;
+        let properties = MemAllocationProperties {
+            kind: allocation_type::PINNED,
+            requested_handle_types: handle_type::POSIX_FILE_DESCRIPTOR,
+            location: MemLocation { kind: location_type::DEVICE, id },
+            ..MemAllocationProperties::default()
+        };
+        virtual_memory.add(handle, physical, place, properties);
+        Ok(MemHandle(handle))
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {

@@ -116,6 +116,7 @@ fn is_able(attribute: u32) -> bool {
             | ask::MANAGED_MEMORY
             | ask::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED
             | ask::MEMORY_POOLS_SUPPORTED
+            | ask::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
             | ask::HOST_REGISTER_SUPPORTED
             | ask::READ_ONLY_HOST_REGISTER_SUPPORTED
             | ask::UNIFIED_FUNCTION_POINTERS
@@ -148,7 +149,6 @@ fn is_unable(attribute: u32) -> bool {
             | ask::CAN_FLUSH_REMOTE_WRITES
             | ask::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
             | ask::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
-            | ask::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
             | ask::HANDLE_TYPE_WIN32_HANDLE_SUPPORTED
             | ask::HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED
             | ask::HANDLE_TYPE_FABRIC_SUPPORTED

@@ -101,18 +101,27 @@ impl DeviceMemory {
         self.store.capacity().saturating_sub(self.store.used()) + kept
     }
 
-    /// Physical memory of whole granules, for virtual memory management.
+    /// Physical memory of whole granules, for virtual memory management. With the device's number on its host it can be
+    /// exported.
     ///
     /// # Errors
-    /// OUT_OF_MEMORY.
-    pub(crate) fn create(&self, bytes: u64) -> CudaResult<Physical> {
-        match Physical::create(&self.store, bytes) {
+    /// OUT_OF_MEMORY; NOT_SUPPORTED where no more memory can be exportable.
+    pub(crate) fn create(&self, bytes: u64, exportable: Option<u32>) -> CudaResult<Physical> {
+        let attempt = || match exportable {
+            Some(device) => Physical::exportable(&self.store, bytes, device),
+            None => Physical::create(&self.store, bytes),
+        };
+        let made = match attempt() {
             Err(MemoryError::Exhausted { .. }) => {
                 self.give_back(true);
-                Physical::create(&self.store, bytes).map_err(no_memory)
+                attempt()
             }
-            made => made.map_err(no_memory),
-        }
+            made => made,
+        };
+        made.map_err(|error| match error {
+            MemoryError::Descriptors { .. } => refused(&error),
+            _ => no_memory(error),
+        })
     }
 
     fn back(&self, address: u64, length: u64) -> Result<Physical, MemoryError> {
@@ -256,6 +265,11 @@ impl DeviceMemory {
     pub(crate) fn used_by_pool(&self, pool: u64) -> u64 {
         lock(&self.state).pools.get(&pool).copied().unwrap_or(0)
     }
+}
+
+fn refused(error: &MemoryError) -> CudaError {
+    crate::simulator::log::warn(format_args!("device memory: {error}"));
+    CudaError::NOT_SUPPORTED
 }
 
 fn no_memory(error: MemoryError) -> CudaError {

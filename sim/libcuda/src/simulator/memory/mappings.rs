@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, MemAllocationProperties};
-use floe_machine::Memory;
+use floe_machine::{FileIdentity, Memory, MemoryFile};
 
 use super::physical::Physical;
 use super::reservations::Reservations;
@@ -21,6 +22,24 @@ pub(crate) struct Created {
     references: u32,
     pub(crate) device: usize,
     pub(crate) properties: MemAllocationProperties,
+}
+
+impl Created {
+    fn file(&self) -> Option<FileIdentity> {
+        self.physical.file().map(MemoryFile::identity)
+    }
+
+    /// A descriptor by which other processes can have the memory.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where it was not made to be exported, OPERATING_SYSTEM without descriptors.
+    pub(crate) fn export(&self) -> CudaResult<OwnedFd> {
+        let file = self.physical.file().ok_or(CudaError::INVALID_VALUE)?;
+        file.duplicate().map_err(|error| {
+            crate::simulator::log::warn(format_args!("cannot export memory: {error}"));
+            CudaError::OPERATING_SYSTEM
+        })
+    }
 }
 
 struct Mapped {
@@ -38,6 +57,8 @@ pub(crate) struct MappedRange {
     pub(crate) length: u64,
     pub(crate) handle: u64,
     pub(crate) device: usize,
+    /// Ways in which the memory can be exported.
+    pub(crate) handle_types: u32,
     pub(crate) accessible: bool,
 }
 
@@ -72,6 +93,16 @@ impl VirtualMemory {
     pub(crate) fn add(&mut self, handle: u64, physical: Physical, device: usize, properties: MemAllocationProperties) {
         let created = Created { physical: Arc::new(physical), references: 1, device, properties };
         self.created.insert(handle, created);
+    }
+
+    /// Whether memory in this file is here already, with a handle or mapped; then `handle` is one more to it, on the
+    /// device that it belongs to.
+    pub(crate) fn add_again(&mut self, handle: u64, file: FileIdentity) -> bool {
+        let mapped = self.mapped.values().map(|mapped| &mapped.created);
+        let same = self.created.values().chain(mapped).find(|created| created.file() == Some(file));
+        let Some(again) = same.map(|created| Created { references: 1, ..created.clone() }) else { return false };
+        self.created.insert(handle, again);
+        true
     }
 
     /// # Errors
@@ -260,6 +291,7 @@ impl VirtualMemory {
             length: mapped.length,
             handle: mapped.handle,
             device: mapped.created.device,
+            handle_types: mapped.created.properties.requested_handle_types,
             accessible: mapped.accessible,
         })
     }

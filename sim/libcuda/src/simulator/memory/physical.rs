@@ -2,9 +2,10 @@
 //! Pieces exist so that memory is exhausted exactly at its limit, however fragmented what is left may be.
 //! It decides no address and waits for nobody.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use floe_machine::{Backing, Memory, MemoryError, Store};
+use floe_machine::{Backing, Memory, MemoryError, MemoryFile, Store};
 
 use crate::simulator::device::limits::GRANULARITY;
 
@@ -39,6 +40,33 @@ impl Physical {
             }
         }
         Ok(Self { pieces, length })
+    }
+
+    /// Takes `length` bytes, which count in the store, in a file that other processes can map. It is said to be the
+    /// device's with this number on its host.
+    ///
+    /// # Errors
+    /// `Exhausted` as for `create`; `Descriptors`, or the system's refusal.
+    pub(crate) fn exportable(store: &Arc<Store>, length: u64, device: u32) -> Result<Self, MemoryError> {
+        store.create_exportable(length, device).map(Self::whole)
+    }
+
+    /// Memory that a process exported, by a descriptor that may be anything.
+    ///
+    /// # Errors
+    /// `Foreign` where it is none; `Descriptors`, or the system's refusal.
+    pub(crate) fn import(descriptor: BorrowedFd<'_>) -> Result<Self, MemoryError> {
+        Backing::import(descriptor).map(Self::whole)
+    }
+
+    fn whole(backing: Arc<Backing>) -> Self {
+        let length = backing.length();
+        Self { pieces: vec![backing], length }
+    }
+
+    /// The file by which other processes can have it.
+    pub(crate) fn file(&self) -> Option<&MemoryFile> {
+        self.pieces.first()?.own_file()
     }
 
     pub(crate) fn length(&self) -> u64 {
