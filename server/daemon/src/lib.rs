@@ -13,7 +13,6 @@ mod journal;
 mod life;
 mod modules;
 mod options;
-mod peers;
 pub mod protection;
 mod server;
 mod status;

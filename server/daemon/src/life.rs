@@ -25,11 +25,11 @@ use crate::error::DaemonError;
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
-use crate::peers::passing::Peers;
 use crate::server::Server;
 use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
+use crate::workers::passing::Peers;
 use crate::workers::probe;
 use crate::{log, protection};
 

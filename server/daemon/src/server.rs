@@ -29,12 +29,12 @@ use crate::journal::Journal;
 use crate::log;
 use crate::modules::module_cache::ModuleCache;
 use crate::modules::module_keeper::ModuleKeeper;
-use crate::peers::passing::Peers;
 use crate::status;
 use crate::usage::accounting::Share;
-use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table};
+use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table, process_of};
 use crate::usage::telemetry::{Target, Telemetry, to_wire};
 use crate::workers::driver_settings;
+use crate::workers::passing::Peers;
 use crate::workers::probe::told;
 use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
 use crate::workers::worker_process;
@@ -311,15 +311,6 @@ fn close(link: Link) {
     drop(link);
     if let Some(tunnel) = tunnel {
         tunnel.finish();
-    }
-}
-
-/// The process of a client of this machine. `None` if another process holds its socket, or if the client has another id
-/// of its own (in a container).
-fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
-    match peer {
-        Peer::Unix { pid, .. } if *pid > 0 && u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
-        Peer::Unix { .. } | Peer::Tcp(_) => None,
     }
 }
 

@@ -1,9 +1,12 @@
-//! Worker processes: their start, connections, supervision and end; and the devices that they report.
+//! Worker processes: their start, connections, supervision and end; the devices that they report; what their sessions share.
 //! In: admissions. Out: processes, and their reports.
 //! Nothing here speaks to a client.
 
+mod broker;
 pub(crate) mod driver_settings;
 mod lines;
+mod outbox;
+pub(crate) mod passing;
 pub(crate) mod probe;
 pub(crate) mod supervision;
 pub(crate) mod worker_channel;

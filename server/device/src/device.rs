@@ -97,6 +97,9 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     /// Maps pages of a file in memory at an address of this process, for copies and, where the device can, for kernels.
     /// NOT_SUPPORTED where the address is taken.
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
+    /// Maps a file in memory at an address of this process where streams wait for its words. NOT_SUPPORTED where the address
+    /// is taken, or a device that maps host memory has another for it.
+    fn share_words(&self, file: BorrowedFd<'_>, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
     /// Copies a range of pinned memory to the device, in stream order.
     fn upload(&self, to: DevicePtr, from: &Self::Pinned, offset: usize, bytes: usize, stream: Stream)
     -> CudaResult<()>;

@@ -23,7 +23,7 @@ use floe_abi::{
 };
 
 use crate::choice::{OpenLibraryError, open};
-use crate::device::{Device, MemoryEnd};
+use crate::device::{Device, Mapped, MemoryEnd};
 use crate::requests::{
     ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
     Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
@@ -181,6 +181,13 @@ impl Device for Gpu {
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<MappedMemory> {
         let maps = self.driver.device_get_attribute(device_attribute::CAN_MAP_HOST_MEMORY, self.device)? != 0;
         MappedMemory::shared(self.driver, (file, offset), at, bytes, maps)
+    }
+
+    fn share_words(&self, file: BorrowedFd<'_>, at: DevicePtr, bytes: usize) -> CudaResult<MappedMemory> {
+        let maps = self.driver.device_get_attribute(device_attribute::CAN_MAP_HOST_MEMORY, self.device)? != 0;
+        let memory = MappedMemory::shared(self.driver, (file, 0), at, bytes, maps)?;
+        // The streams of a device that maps none wait at the host's address.
+        if Mapped::is_reached(&memory) || !maps { Ok(memory) } else { Err(CudaError::NOT_SUPPORTED) }
     }
 
     fn upload(

@@ -103,7 +103,8 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
     let client = task.client.and_then(Process::of);
     bound_host_memory(task);
     // The only way on which descriptors leave this process; standard input is the socket to the daemon.
-    let reserved = sandbox::reserve(io::stdin().as_fd()).context("reserving the way to the daemon")?;
+    let reserved = sandbox::reserve(io::stdin().as_fd(), task.sandbox != Demand::Off)
+        .context("reserving the way to the daemon")?;
     // The daemon has already logged which parts of it the kernel lacks.
     sandbox::enter(Path::new(&task.library), task.sandbox)?;
     Ok((client, reserved))

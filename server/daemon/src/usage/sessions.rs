@@ -170,6 +170,15 @@ impl SessionRequest {
     }
 }
 
+/// The process of a client of this machine. `None` if another process holds its socket, or if the client has another id
+/// of its own (in a container).
+pub(crate) fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
+    match peer {
+        Peer::Unix { pid, .. } if *pid > 0 && u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
+        Peer::Unix { .. } | Peer::Tcp(_) => None,
+    }
+}
+
 /// A name from a peer, made safe for others' terminals.
 fn printable(name: &str) -> String {
     floe_wire::printable_within(NAME_CHARACTERS, name)

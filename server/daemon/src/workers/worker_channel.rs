@@ -17,10 +17,10 @@ use floe_worker::peer_notices::PeerNotice;
 use rustix::event::PollFlags;
 use subtle::ConstantTimeEq as _;
 
+use super::outbox::Outbox;
 use crate::entrance::closing::Closer;
 use crate::entrance::token::random;
 use crate::error::DaemonError;
-use crate::peers::outbox::Outbox;
 
 /// Bytes of a session's key: nobody guesses one.
 const KEY_BYTES: usize = 16;

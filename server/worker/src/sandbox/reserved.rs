@@ -4,7 +4,7 @@
 //! It sends nothing. Whoever closes the duplicate loses it for good.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -35,11 +35,14 @@ impl Reserved {
 }
 
 /// Places a duplicate of this socket at the highest number a worker may have, and takes that number, and all above it,
-/// from every later descriptor.
+/// from every later descriptor. Without a sandbox, where it need not be alone there, any number will do.
 ///
 /// # Errors
 /// When the number is taken, or the system refuses a step.
-pub fn reserve(socket: BorrowedFd<'_>) -> io::Result<Reserved> {
+pub fn reserve(socket: BorrowedFd<'_>, is_alone: bool) -> io::Result<Reserved> {
+    if !is_alone {
+        return Ok(Reserved(socket.try_clone_to_owned()?));
+    }
     let most = most_descriptors();
     limit_descriptors(most)?;
     let last = i32::try_from(most.saturating_sub(1)).map_err(io::Error::other)?;

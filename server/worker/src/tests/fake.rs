@@ -17,8 +17,6 @@ use floe_device::{
     PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 
-use crate::peer::page;
-
 fn handle_of(code: Code) -> u64 {
     match code {
         Code::Library(library) => library.0,
@@ -580,15 +578,16 @@ impl Device for Fake {
     }
 
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
-        if page::PLACES.contains(&at.0) {
-            return self.share_page(file, at, bytes);
-        }
         let mut contents = vec![0; bytes];
         let read = rustix::io::pread(file, &mut contents, offset).unwrap();
         assert_eq!(read, bytes);
         let memory = self.map_host(at, bytes)?;
         memory.write(0, &contents);
         Ok(memory)
+    }
+
+    fn share_words(&self, file: BorrowedFd<'_>, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
+        self.share_page(file, at, bytes)
     }
 
     fn copy(&self, to: MemoryEnd<'_, Self>, from: MemoryEnd<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {

@@ -446,22 +446,27 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
 #[test]
 fn words_and_values_out_of_range_violate_the_protocol() {
     let page = SignalsId(1);
-    let breaks = |message: &dyn Fn(&mut Session) -> String| {
-        let mut session = Session::owner();
-        session.client.ok(&CreateSignals { signals: page });
-        message(&mut session)
-    };
-    let with = |message: &dyn Fn(Client) -> String| {
-        breaks(&|session| message(std::mem::replace(&mut session.client, Client::new())))
+    let with = |breaks: &dyn Fn(Client) -> String| {
+        let mut client = Client::new();
+        client.ok(&CreateSignals { signals: page });
+        breaks(client)
     };
     let stream = StreamId(0);
     let raise = RaiseSignal { signals: page, word: 512, value: 1, event: EventId(0), stream };
     assert!(with(&|client| client.break_with(&raise)).contains("from 512"));
     let raise = RaiseSignal { word: 0, value: 1 << 61, ..raise };
     assert!(with(&|client| client.break_with(&raise)).contains("0x2000000000000000"));
-    assert!(with(&|client| client.break_with(&AwaitSignal { stream, signals: page, word: 1, value: u64::MAX })) != "");
-    assert!(with(&|client| client.break_with(&RecordSignal { signals: page, recorded: 511, stream })) != "");
-    assert!(with(&|client| client.break_with(&ReadSignals { signals: page, first: u32::MAX, count: 2 })) != "");
+    assert!(
+        with(&|client| client.break_with(&AwaitSignal { stream, signals: page, word: 1, value: u64::MAX }))
+            .contains("no value")
+    );
+    assert!(
+        with(&|client| client.break_with(&RecordSignal { signals: page, recorded: 511, stream })).contains("from 511")
+    );
+    assert!(
+        with(&|client| client.break_with(&ReadSignals { signals: page, first: u32::MAX, count: 2 }))
+            .contains("2 words")
+    );
     assert!(with(&|client| client.break_with(&CreateSignals { signals: page })).contains("taken: 1"));
     assert!(with(&|client| client.break_with(&DropSignals { signals: SignalsId(2) })).contains("has the id: 2"));
 }

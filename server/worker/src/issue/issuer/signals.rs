@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use floe_abi::{CudaError, StreamMemoryOperation, stream_memory_operation, stream_wait_value};
-use floe_device::{Device, Mapped as _};
+use floe_device::Device;
 use floe_ring::{demand_memory, sealed_memory};
 use floe_wire::{AwaitSignal, RaiseSignal, ReadSignals, ReadSignalsReply, RecordSignal, RecordSignalReply, SignalsId};
 
@@ -41,12 +41,10 @@ impl<D: Device> Issuer<D> {
         let Some(place) = self.shared.hub.places.take() else {
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, "the session has its most signal pages".into()));
         };
-        let memory = self.device().share_host(file.as_fd(), 0, place.at(), PAGE_BYTES)?;
-        if !memory.is_reached() {
-            let words =
-                "the device does not reach host memory at its own address, so streams cannot wait for its words";
-            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words.into()));
-        }
+        let memory = self.device().share_words(file.as_fd(), place.at(), PAGE_BYTES).map_err(|error| {
+            let words = format!("the device does not take a signal page at {:#x}: {error}", place.at().0);
+            Fault::Explained(error, words)
+        })?;
         // One that another session made is not exported again.
         let page = Page::new(Some(file).filter(|_| imported.is_none()), memory, place);
         self.shared.hub.add_page(id.0, &page, imported.map(|its| its.session));

@@ -15,10 +15,10 @@ use rustix::fs::{FileType, fstat};
 use rustix::process::Signal;
 
 use super::broker::{Broker, Came, Deed};
+use super::supervision::Ear;
+use super::worker_channel::WorkerChannel;
 use crate::log;
 use crate::usage::sessions::Table;
-use crate::workers::supervision::Ear;
-use crate::workers::worker_channel::WorkerChannel;
 
 /// Messages of a worker that are read before its other output.
 const MESSAGES: u32 = 32;
