@@ -40,3 +40,53 @@ fn pinned_memory_travels_where_the_operator_shares_none() {
         assert_eq!((seen.shared_to_device, seen.shared_from_device), (0, 0), "{limit}: {seen:?}");
     }
 }
+
+fn registered(daemon: &Floed, address: &str, what: &str) -> Statistics {
+    let outcome =
+        example("registered", Linkage::Static, &[what]).on(daemon, address).variable("FLOE_STATS", "json").run();
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.lines().any(|line| line == "PASSED"), "{}", outcome.stdout);
+    daemon.wait_for_workers(0);
+    outcome.statistics()
+}
+
+#[test]
+fn registered_files_are_the_devices_to_read_and_write_on_one_machine() {
+    let daemon = Floed::start();
+    for address in [daemon.unix().to_owned(), daemon.shm()] {
+        let seen = registered(&daemon, &address, "files");
+        assert_eq!(seen.bytes_from_device, seen.shared_from_device, "{address}: {seen:?}");
+        assert_eq!(seen.bytes_to_device, seen.shared_to_device, "{address}: {seen:?}");
+        assert!(seen.shared_to_device > 0, "{address}: {seen:?}");
+    }
+}
+
+#[test]
+fn registered_files_travel_over_tcp_and_where_the_operator_shares_none() {
+    let daemon = Floed::start();
+    assert_eq!(registered(&daemon, daemon.tcp(), "files").shared_to_device, 0);
+    let daemon = Floed::start_with(&["--shared-memory", "1M"], &[]);
+    assert_eq!(registered(&daemon, daemon.unix(), "files").shared_to_device, 0);
+}
+
+#[test]
+fn registered_private_memory_stays_the_programs_own() {
+    let daemon = Floed::start();
+    for address in [daemon.unix().to_owned(), daemon.shm(), daemon.tcp().to_owned()] {
+        assert_eq!(registered(&daemon, &address, "private").shared_to_device, 0, "{address}");
+    }
+}
+
+#[test]
+fn a_registered_file_that_shrinks_ends_its_own_session_only() {
+    let daemon = Floed::start();
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
+    file.as_file().set_len(4 << 20).expect("room");
+    let name = file.path().display().to_string();
+    let outcome = example("registered", Linkage::Static, &["shrinks", &name]).on(&daemon, daemon.unix()).run();
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.contains("copied: cudaErrorDevicesUnavailable"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("the program goes on"), "{}", outcome.stdout);
+    daemon.wait_for_workers(0);
+    registered(&daemon, daemon.unix(), "files");
+}

@@ -152,8 +152,8 @@ impl Client {
         let may_be_host = owner.is_none() || self.is_mirrored(at, bytes);
         if may_be_host && let Some(pinned) = self.host_memory.find_all(at.0, bytes) {
             let range = pinned.part(at.0, bytes).ok_or(CudaError::INVALID_VALUE)?;
-            let host = OnHost::new(range, &self.host_memory);
-            return Ok(Lookup::Host(OnHost { is_named_as_device: true, pinned: OnceCell::from(Some(pinned)), ..host }));
+            let host = OnHost::new(self.host_memory.by_alias(range), &self.host_memory);
+            return Ok(Lookup::Host(OnHost { is_named_as_device: true, ..host }));
         }
         self.of_owner(at, bytes, owner)
     }
@@ -189,7 +189,7 @@ impl Client {
         let (start, bytes) = (range.pointer().0, range.len() as u64);
         let manager = |at| self.vgpus().find(|vgpu| vgpu.managed.has(DevicePtr(at)));
         match (manager(start), manager(start + bytes.saturating_sub(1))) {
-            (None, None) => Ok(Lookup::Host(OnHost::new(range, &self.host_memory))),
+            (None, None) => Ok(Lookup::Host(OnHost::new(self.host_memory.by_alias(range), &self.host_memory))),
             (None, Some(_)) => Err(CudaError::INVALID_VALUE),
             (owner, _) => self.of_owner(DevicePtr(start), bytes, owner),
         }

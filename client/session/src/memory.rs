@@ -5,6 +5,7 @@ mod addresses;
 mod allocate;
 pub(crate) mod arena;
 pub(crate) mod blocks;
+pub(crate) mod file_pages;
 pub(crate) mod host_memory;
 pub(crate) mod managed;
 mod mappings;

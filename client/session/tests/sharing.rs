@@ -254,3 +254,129 @@ fn pinned_memory_outlives_its_server() {
     assert_eq!(host.to_vec()[..6], [5, 5, 5, 5, 5, 0]);
     client.mem_free_host(host.pointer()).unwrap();
 }
+
+/// Memory of the program: a file in memory, mapped where the kernel likes.
+struct Mapped {
+    file: std::fs::File,
+    at: *mut u8,
+}
+
+const PAGES: usize = 4;
+const PAGE_BYTES: usize = 4096;
+
+#[allow(unsafe_code, reason = "a program maps its memory so")]
+impl Mapped {
+    fn new() -> Self {
+        let file = rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, (PAGES * PAGE_BYTES) as u64).unwrap();
+        let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let kind = rustix::mm::MapFlags::SHARED;
+        // SAFETY: new pages at an address of the kernel's choice.
+        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGES * PAGE_BYTES, access, kind, &file, 0) };
+        Self { file: file.into(), at: at.unwrap().cast() }
+    }
+
+    fn range(&self, offset: usize, bytes: usize) -> HostRange {
+        pinned(HostPointer(self.at as u64 + offset as u64), bytes)
+    }
+}
+
+#[test]
+fn a_registered_file_is_the_workers_to_map_at_its_own_address() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (memory, device) = (Mapped::new(), client.mem_alloc(LARGE).unwrap());
+    // Parts of pages are registered; whole pages are shared.
+    let host = memory.range(PAGE_BYTES + 100, PAGE_BYTES);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = DevicePtr(host.pointer().0);
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(at));
+    let inside = HostPointer(at.0 + 5);
+    assert_eq!(client.mem_host_get_device_pointer(inside, 0), Ok(DevicePtr(inside.0)));
+    host.write(&[1, 2, 3, 4]).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.memcpy_dtoh_async(host.sub(8, 4).unwrap(), device, Stream::LEGACY).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(host.to_vec()[..12], [1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4]);
+    assert_eq!(counts(&server, &["ShareFile", "CopyOnDevice", "CopyToDevice", "MirrorMemory"]), [1, 2, 0, 0]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(server.names().last(), Some(&"UnmapShared"));
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Err(CudaError::INVALID_VALUE));
+    drop(memory.file);
+}
+
+#[test]
+fn a_registered_file_whose_address_is_taken_has_a_device_address_of_its_own() {
+    let memory = Mapped::new();
+    let start = memory.at as u64;
+    let taken = start..start + (PAGES * PAGE_BYTES) as u64;
+    let server = Server::start(Options { taken, ..sharing() });
+    let client = client(&server);
+    let device = client.mem_alloc(LARGE).unwrap();
+    let host = memory.range(PAGE_BYTES + 100, PAGE_BYTES);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert!(at.0 != host.pointer().0 && at.0 % 4096 == 100, "{at:?}");
+    let can = client.device_get_attribute(device_attribute::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, Device(0));
+    assert_eq!(can, Ok(0));
+    let ask = |attribute, at| client.pointer_get_attribute(attribute, at);
+    let own = DevicePtr(host.pointer().0);
+    assert_eq!(ask(pointer_attribute::DEVICE_POINTER, own), Ok(PointerAttribute::DevicePointer(at)));
+    assert_eq!(
+        ask(pointer_attribute::HOST_POINTER, DevicePtr(at.0 + 7)),
+        Ok(PointerAttribute::HostPointer(HostPointer(own.0 + 7)))
+    );
+    assert_eq!(ask(pointer_attribute::MAPPED, own), Ok(PointerAttribute::Mapped(true)));
+    // Copies name it by either address, and its bytes do not travel.
+    host.write(&[1, 2, 3, 4]).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.memcpy_dtod_async(DevicePtr(at.0 + 8), device, 4, Stream::LEGACY).unwrap();
+    client.memset_d32_async(DevicePtr(at.0 + 12), 5, 1, Stream::LEGACY).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(host.to_vec()[..12], [1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4]);
+    assert_eq!(
+        counts(&server, &["ShareFile", "CopyOnDevice", "CopyToDevice", "MirrorMemory", "Fill"]),
+        [2, 2, 0, 0, 1]
+    );
+    assert_eq!(client.mem_free_host(HostPointer(at.0)), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_host_unregister(HostPointer(at.0)), Err(CudaError::HOST_MEMORY_NOT_REGISTERED));
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(server.names().last(), Some(&"UnmapShared"));
+    assert_eq!(client.pointer_get_attribute(pointer_attribute::MEMORY_TYPE, at), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn two_registrations_of_one_page_are_both_reached() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let memory = Mapped::new();
+    let [first, second] = [0, 64].map(|offset| memory.range(offset, 64));
+    client.mem_host_register(first, 0).unwrap();
+    client.mem_host_register(second, 0).unwrap();
+    for host in [first, second] {
+        client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    }
+    client.mem_host_unregister(first.pointer()).unwrap();
+    second.write(&[9]).unwrap();
+    let at = client.mem_host_get_device_pointer(second.pointer(), 0).unwrap();
+    let device = client.mem_alloc(64).unwrap();
+    client.memcpy_dtod_async(device, at, 8, Stream::LEGACY).unwrap();
+    let mut bytes = [0; 1];
+    client.memcpy_dtoh_async(host(&mut bytes), device, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(bytes, [9]);
+    assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [3, 0], "the second was refused at its own address");
+}
+
+#[test]
+fn registered_private_memory_is_mirrored_where_kernels_use_it() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let mut own = vec![7u8; 3 * PAGE_BYTES];
+    let host = host(&mut own);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 0]);
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
+    assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 1]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+}

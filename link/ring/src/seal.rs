@@ -1,6 +1,6 @@
 //! Memory of a fixed size behind a descriptor: made here, or checked in a descriptor of another process.
 //! In: a number of bytes, or an untrusted descriptor. Out: a descriptor, or what is wrong with it. Touching mapped
-//! memory that has shrunk ends the process, so it refuses memory that could shrink.
+//! memory that has shrunk ends the process, so it refuses memory that could shrink where this process touches it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -28,7 +28,7 @@ pub enum NotMemory {
         /// The announced bytes.
         said: u64,
         /// The actual bytes.
-        is: i64,
+        is: u64,
     },
     /// It may shrink.
     #[error("the memory could shrink while it is mapped")]
@@ -61,14 +61,24 @@ pub fn most_memory() -> u64 {
 /// # Errors
 /// [`NotMemory`] with the reason.
 pub fn demand_memory(file: impl AsFd, bytes: u64) -> Result<(), NotMemory> {
+    let is = demand_memory_file(&file)?;
+    if is < bytes {
+        return Err(NotMemory::Short { said: bytes, is });
+    }
+    let seals = fcntl_get_seals(&file)?;
+    if seals.contains(SealFlags::SHRINK) { Ok(()) } else { Err(NotMemory::Shrinks) }
+}
+
+/// Checks that a descriptor is a file of ordinary pages in memory, and returns its present size. It may shrink, so the
+/// caller never touches its pages. No other file system answers page faults: one that does could hold up the process.
+///
+/// # Errors
+/// [`NotMemory`] with the reason.
+pub fn demand_memory_file(file: impl AsFd) -> Result<u64, NotMemory> {
     let stat = fstat(&file)?;
     let kind = fstatfs(&file)?.f_type;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || u64::try_from(kind) != Ok(MEMORY_FILE) {
         return Err(NotMemory::Other);
     }
-    if u64::try_from(stat.st_size).unwrap_or(0) < bytes {
-        return Err(NotMemory::Short { said: bytes, is: stat.st_size });
-    }
-    let seals = fcntl_get_seals(&file)?;
-    if seals.contains(SealFlags::SHRINK) { Ok(()) } else { Err(NotMemory::Shrinks) }
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
 }

@@ -40,9 +40,9 @@ pub trait Pinned: Send + Sync {
 pub trait Mapped: Send + Sync {
     /// Its size.
     fn bytes(&self) -> usize;
-    /// Copies `bytes` in at `offset`.
+    /// Copies `bytes` in at `offset`. Only for zeros of this process's own.
     fn write(&self, offset: usize, bytes: &[u8]);
-    /// Copies what lies at `offset` out.
+    /// Copies what lies at `offset` out. Only for the same.
     fn read(&self, offset: usize, bytes: &mut [u8]);
     /// Whether kernels reach it, at its own address.
     fn is_reached(&self) -> bool;
@@ -95,7 +95,7 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     /// address is taken.
     fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
     /// Maps pages of a file in memory at an address of this process, for copies and, where the device can, for kernels.
-    /// NOT_SUPPORTED where the address is taken.
+    /// The caller does not `read` or `write` them: the file may shrink. NOT_SUPPORTED where the address is taken.
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
     /// Maps a file in memory at an address of this process where streams wait for its words. NOT_SUPPORTED where the address
     /// is taken, or a device that maps host memory has another for it.

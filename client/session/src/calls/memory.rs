@@ -14,11 +14,12 @@ mod virtual_memory;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_alloc_flags, host_register_flags};
 use floe_surface::advice::Advice;
-use floe_surface::{HostRange, MemoryCalls};
+use floe_surface::{HostRange, MemoryCalls, PAGE};
 
 use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::Found;
+use crate::memory::file_pages::FilePages;
 use crate::memory::managed::Attachment;
 use floe_lock::lock;
 
@@ -130,6 +131,9 @@ impl MemoryCalls for Client {
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let vgpu = &self.working()?.vgpu;
+        if let Some(shared) = self.offer_registered(pinned.host_start, vgpu) {
+            return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
+        }
         if vgpu.reach(&pinned).is_none() {
             vgpu.mirror(pinned.whole)?;
         }
@@ -157,16 +161,25 @@ impl MemoryCalls for Client {
             log_once!(Warn, "cuMemHostRegister: managed memory is no memory of the host's to register");
             return Err(CudaError::INVALID_VALUE);
         }
-        self.host_memory.register(range, flags, context.handle())
+        // Where no worker can map its pages, nobody looks for them.
+        let (at, bytes) = (range.pointer().0, range.len() as u64);
+        let is_valid = at.checked_add(bytes).is_some_and(|end| end < u64::MAX - PAGE as u64);
+        let file = if is_valid && self.shares() { FilePages::of(at, bytes) } else { None };
+        self.host_memory.register(range, flags, context.handle(), file)?;
+        // Now, when it may take its time, as registering does.
+        let _ = self.offer_registered(at, &context.vgpu);
+        Ok(())
     }
 
     fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
         let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
         self.settle(pinned.start, pinned.bytes)?;
-        if pinned.start == pointer.0 {
-            self.unmirror(pinned.start)?;
+        if pinned.device_start != pinned.start {
+            self.settle(pinned.device_start, pinned.bytes)?;
         }
-        self.host_memory.unregister(pointer)
+        let is_whole = pinned.start == pointer.0 && pinned.host_start == pointer.0 && !pinned.is_allocated;
+        let given_up = if is_whole { self.give_up_registered(&pinned) } else { Ok(()) };
+        self.host_memory.unregister(pointer).and(given_up)
     }
 
     fn mem_prefetch_to_host(&self, address: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()> {

@@ -1,15 +1,16 @@
 //! Host memory the program has pinned: allocated by floe, where it can be shared with a worker or not, or registered. Ranges
 //! come in, and whether an address belongs to one goes out. Copies from such memory may be taken later and copies into it may
-//! arrive later, as CUDA promises for it.
+//! arrive later, as CUDA promises for it. It asks no worker.
 
 use std::collections::BTreeMap;
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange, PAGE};
 
 use crate::memory::arena::{self, Arena, ArenaBlock};
+use crate::memory::file_pages::{FilePages, pages_around};
 
 /// One pinned range.
 #[derive(Debug)]
@@ -18,32 +19,73 @@ pub(crate) struct Pinned {
     /// As the program gave them.
     pub(crate) flags: u32,
     pub(crate) context: Context,
-    /// floe's own memory; `None` for memory the program registered.
-    block: Option<Block>,
+    origin: Origin,
     /// All of it.
     range: HostRange,
 }
 
-/// Memory of floe's own.
+/// Whose memory it is.
 #[derive(Debug)]
-enum Block {
-    /// This process's alone.
-    Private(HostBlock),
-    /// Of the arena.
+enum Origin {
+    /// floe's, for this process alone.
+    Private { _block: HostBlock },
+    /// floe's, of the arena.
     Shared(ArenaBlock),
+    /// The program's, which registered it.
+    Registered(Registered),
+    /// The program's, a second time at an address of floe's choice.
+    Alias(Alias),
 }
 
-impl Block {
-    fn memory(&self) -> &HostBlock {
+/// Memory that the program registered.
+#[derive(Debug)]
+struct Registered {
+    /// Its pages, where a worker of this machine can map them.
+    file: Option<Arc<FilePages>>,
+    /// Where its first byte is mapped a second time.
+    alias: Option<u64>,
+}
+
+/// The same pages at an address that no other memory of this process has had.
+#[derive(Debug)]
+struct Alias {
+    /// The first address of the registered memory.
+    of: u64,
+    file: Arc<FilePages>,
+    _block: HostBlock,
+}
+
+impl Origin {
+    fn is_allocated(&self) -> bool {
+        matches!(self, Self::Private { .. } | Self::Shared(_))
+    }
+
+    fn is_registered(&self) -> bool {
+        matches!(self, Self::Registered(_))
+    }
+
+    /// The pages that a worker of this machine can map.
+    fn pages(&self) -> Option<Pages> {
         match self {
-            Self::Private(block) => block,
-            Self::Shared(block) => &block.block,
+            Self::Private { .. } => None,
+            Self::Shared(block) => Some(Pages::Arena(block.pages())),
+            Self::Registered(Registered { file, .. }) => file.clone().map(Pages::File),
+            Self::Alias(Alias { file, .. }) => Some(Pages::File(Arc::clone(file))),
         }
     }
 }
 
+/// Pages that a worker of this machine can map.
+#[derive(Debug, Clone)]
+pub(crate) enum Pages {
+    /// So many bytes of the arena.
+    Arena(u64),
+    /// Those of a file of the program's.
+    File(Arc<FilePages>),
+}
+
 /// The pinned memory around an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct PinnedRange {
     /// All of it.
     pub(crate) whole: HostRange,
@@ -57,8 +99,12 @@ pub(crate) struct PinnedRange {
     pub(crate) flags: u32,
     /// Whether it was allocated as such, and not registered.
     pub(crate) is_allocated: bool,
-    /// Bytes of its pages, where it is of the arena, which a worker of this machine can map.
-    pub(crate) pages: Option<u64>,
+    /// Its pages, where a worker of this machine can map them.
+    pub(crate) pages: Option<Pages>,
+    /// The program's own first address; another only where this is registered memory at a second address.
+    pub(crate) host_start: u64,
+    /// The first address that kernels use; another only where this is registered memory that has a second address.
+    pub(crate) device_start: u64,
 }
 
 impl PinnedRange {
@@ -98,37 +144,45 @@ pub(crate) fn placed_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
 #[derive(Debug, Default)]
 pub(crate) struct HostMemory {
     ranges: RwLock<BTreeMap<u64, Pinned>>,
+    /// Whether pages of any registered memory could be found.
+    has_files: AtomicBool,
+    /// Whether any registered memory has had a second address.
+    has_aliases: AtomicBool,
 }
 
 impl HostMemory {
     /// Allocates pinned memory; of the arena where there is a worker that takes it.
     pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context, shares: bool) -> CudaResult<HostPointer> {
         let arena = if shares { Arena::of_process() } else { None };
-        let block = match arena.map_or(Ok(None), |arena| arena.allocate(bytes))? {
-            Some(block) => Block::Shared(block),
+        let (origin, range) = match arena.map_or(Ok(None), |arena| arena.allocate(bytes))? {
+            Some(block) => {
+                let range = block.block.range();
+                (Origin::Shared(block), range)
+            }
             None => {
-                let block = Self::place(bytes).or_else(|| HostBlock::new(bytes));
-                Block::Private(block.ok_or(CudaError::OUT_OF_MEMORY)?)
+                let block = Self::place(bytes).or_else(|| HostBlock::new(bytes)).ok_or(CudaError::OUT_OF_MEMORY)?;
+                let range = block.range();
+                (Origin::Private { _block: block }, range)
             }
         };
-        let pointer = block.memory().pointer();
-        let range = block.memory().range();
-        let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block), range };
-        self.write().insert(pointer.0, pinned);
+        let pointer = range.pointer();
+        self.write().insert(pointer.0, Pinned { bytes: bytes as u64, flags, context, origin, range });
         Ok(pointer)
     }
 
     /// Memory at an address that is free in a server's process too, so that kernels can reach it there.
     fn place(bytes: usize) -> Option<HostBlock> {
-        if bytes > MOST_PLACED {
-            return None;
-        }
-        let start = NEXT_PLACE.fetch_add(bytes.next_multiple_of(PAGE) as u64, Ordering::Relaxed);
-        HostBlock::at(HostPointer(start), bytes)
+        if bytes > MOST_PLACED { None } else { HostBlock::at(next_place(bytes as u64), bytes) }
     }
 
-    /// Registers memory of the program.
-    pub(crate) fn register(&self, range: HostRange, flags: u32, context: Context) -> CudaResult<()> {
+    /// Registers memory of the program, and its pages where a worker can map them.
+    pub(crate) fn register(
+        &self,
+        range: HostRange,
+        flags: u32,
+        context: Context,
+        file: Option<FilePages>,
+    ) -> CudaResult<()> {
         let (start, bytes) = (range.pointer(), range.len() as u64);
         let end = start.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
         let mut ranges = self.write();
@@ -136,16 +190,62 @@ impl HostMemory {
         if overlaps {
             return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
         }
-        let pinned = Pinned { bytes, flags, context, block: None, range };
-        ranges.insert(start.0, pinned);
+        self.has_files.fetch_or(file.is_some(), Ordering::AcqRel);
+        let origin = Origin::Registered(Registered { file: file.map(Arc::new), alias: None });
+        ranges.insert(start.0, Pinned { bytes, flags, context, origin, range });
         Ok(())
+    }
+
+    /// Maps registered memory a second time, at an address that is free in every worker; `None` where it has no file, or
+    /// where the system refuses.
+    pub(crate) fn make_alias(&self, start: u64) -> Option<PinnedRange> {
+        let mut ranges = self.write();
+        let pinned = ranges.get_mut(&start)?;
+        let Origin::Registered(registered) = &mut pinned.origin else { return None };
+        if let Some(at) = registered.alias {
+            drop(ranges);
+            return self.find(at);
+        }
+        let file = Arc::clone(registered.file.as_ref()?);
+        let place = next_place(file.bytes());
+        let block = HostBlock::shared(place, usize::try_from(file.bytes()).ok()?, file.file(), file.offset())?;
+        let skipped = start - pages_around(start, pinned.bytes).start;
+        let range = block.range().sub(usize::try_from(skipped).ok()?, pinned.range.len()).ok()?;
+        let at = place.0 + skipped;
+        registered.alias = Some(at);
+        let (bytes, flags, context) = (pinned.bytes, pinned.flags, pinned.context);
+        let origin = Origin::Alias(Alias { of: start, file, _block: block });
+        ranges.insert(at, Pinned { bytes, flags, context, origin, range });
+        drop(ranges);
+        self.has_aliases.store(true, Ordering::Release);
+        self.find(at)
+    }
+
+    /// The same bytes at the second address of registered memory, where it has one. Work names only that.
+    pub(crate) fn by_alias(&self, range: HostRange) -> HostRange {
+        if !self.has_aliases.load(Ordering::Acquire) {
+            return range;
+        }
+        let (at, bytes) = (range.pointer().0, range.len() as u64);
+        let found = self.find_all(at, bytes).filter(|pinned| pinned.device_start != pinned.start);
+        let alias = found.and_then(|pinned| {
+            let device = pinned.device_start + (at - pinned.start);
+            self.find_all(device, bytes)?.part(device, bytes)
+        });
+        alias.unwrap_or(range)
+    }
+
+    /// Whether an address may be of memory that a worker of this machine has: for most copies no look-up is needed.
+    #[inline]
+    pub(crate) fn may_share(&self, address: u64) -> bool {
+        arena::is_place(address) || self.has_files.load(Ordering::Acquire)
     }
 
     /// Frees what `allocate` gave.
     pub(crate) fn free(&self, start: HostPointer) -> CudaResult<()> {
         let mut ranges = self.write();
         match ranges.get(&start.0) {
-            Some(pinned) if pinned.block.is_some() => {
+            Some(pinned) if pinned.origin.is_allocated() => {
                 ranges.remove(&start.0);
                 Ok(())
             }
@@ -156,9 +256,11 @@ impl HostMemory {
     /// Forgets what `register` was given.
     pub(crate) fn unregister(&self, start: HostPointer) -> CudaResult<()> {
         let mut ranges = self.write();
-        match ranges.get(&start.0) {
-            Some(pinned) if pinned.block.is_none() => {
+        match ranges.get(&start.0).map(|pinned| &pinned.origin) {
+            Some(Origin::Registered(registered)) => {
+                let alias = registered.alias;
                 ranges.remove(&start.0);
+                alias.map(|at| ranges.remove(&at));
                 Ok(())
             }
             _ => Err(CudaError::HOST_MEMORY_NOT_REGISTERED),
@@ -168,31 +270,34 @@ impl HostMemory {
     /// The first addresses of the memory registered in a context.
     pub(crate) fn registered_in(&self, context: Context) -> Vec<u64> {
         let ranges = floe_lock::read(&self.ranges);
-        let of_context = |pinned: &Pinned| pinned.block.is_none() && pinned.context == context;
+        let of_context = |pinned: &Pinned| pinned.origin.is_registered() && pinned.context == context;
         ranges.iter().filter(|(_, pinned)| of_context(pinned)).map(|(start, _)| *start).collect()
     }
 
     /// A context is gone: what was registered in it may be registered again. Memory given out in it stays the program's.
     pub(crate) fn forget_registered(&self, context: Context) {
-        self.write().retain(|_, pinned| pinned.block.is_some() || pinned.context != context);
+        self.write().retain(|_, pinned| pinned.origin.is_allocated() || pinned.context != context);
     }
 
     /// The pinned range that holds this address.
     pub(crate) fn find(&self, address: u64) -> Option<PinnedRange> {
         let ranges = floe_lock::read(&self.ranges);
         let (start, pinned) = ranges.range(..=address).next_back()?;
-        let pages = match &pinned.block {
-            Some(Block::Shared(block)) => Some(block.pages()),
-            _ => None,
+        let (host_start, device_start) = match &pinned.origin {
+            Origin::Private { .. } | Origin::Shared(_) => (*start, *start),
+            Origin::Registered(registered) => (*start, registered.alias.unwrap_or(*start)),
+            Origin::Alias(alias) => (alias.of, *start),
         };
-        (address - start < pinned.bytes).then_some(PinnedRange {
+        (address - start < pinned.bytes).then(|| PinnedRange {
             whole: pinned.range,
             start: *start,
             bytes: pinned.bytes,
             context: pinned.context,
             flags: pinned.flags,
-            is_allocated: pinned.block.is_some(),
-            pages,
+            is_allocated: pinned.origin.is_allocated(),
+            pages: pinned.origin.pages(),
+            host_start,
+            device_start,
         })
     }
 
@@ -204,6 +309,11 @@ impl HostMemory {
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
         floe_lock::write(&self.ranges)
     }
+}
+
+/// Addresses for so many bytes that nothing has had in this process.
+fn next_place(bytes: u64) -> HostPointer {
+    HostPointer(NEXT_PLACE.fetch_add(bytes.next_multiple_of(PAGE as u64), Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -239,14 +349,14 @@ mod tests {
     #[test]
     fn overlapping_registration_is_refused() {
         let (memory, program) = (HostMemory::default(), program());
-        memory.register(part(&program, 0x1000), 0, Context(1)).unwrap();
+        memory.register(part(&program, 0x1000), 0, Context(1), None).unwrap();
         for offset in [0x800, 0x1000, 0x1fff] {
             assert_eq!(
-                memory.register(part(&program, offset), 0, Context(1)),
+                memory.register(part(&program, offset), 0, Context(1), None),
                 Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED)
             );
         }
-        assert_eq!(memory.register(part(&program, 0x2000), 0, Context(1)), Ok(()));
+        assert_eq!(memory.register(part(&program, 0x2000), 0, Context(1), None), Ok(()));
         assert_eq!(memory.free(part(&program, 0x1000).pointer()), Err(CudaError::INVALID_VALUE));
     }
 
@@ -255,8 +365,8 @@ mod tests {
         let (memory, program) = (HostMemory::default(), program());
         let own = memory.allocate(64, 0, Context(1), false).unwrap();
         let [first, second] = [0x1000, 0x3000].map(|offset| part(&program, offset));
-        memory.register(first, 0, Context(1)).unwrap();
-        memory.register(second, 0, Context(2)).unwrap();
+        memory.register(first, 0, Context(1), None).unwrap();
+        memory.register(second, 0, Context(2), None).unwrap();
         memory.forget_registered(Context(1));
         let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.find(at.0).is_some());
         assert_eq!(pinned, [true, false, true]);

@@ -8,7 +8,7 @@ use floe_abi::{CudaError, CudaResult, device_attribute};
 use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, UnmirrorMemory};
 
-use super::sharing::Pages;
+use super::sharing::Access;
 use crate::log::log;
 use crate::memory::host_memory::PinnedRange;
 use crate::vgpu::Vgpu;
@@ -37,13 +37,13 @@ impl Vgpu {
         if self.mirrors.is_mirror(pinned.start) {
             return Some(Reach::Mirrored);
         }
-        (self.pages_of(pinned) == Pages::Reached).then_some(Reach::Shared)
+        (self.access_of(pinned) == Access::Reached).then_some(Reach::Shared)
     }
 
     /// The same after mirroring pinned memory that the program uses as a device's, where there is room for it.
     pub(crate) fn make_reachable(&self, pinned: &PinnedRange) -> Option<Reach> {
         let mirror = || {
-            let can = self.can_mirror() && self.has_room_to_mirror(&pinned.whole);
+            let can = self.can_map() && self.has_room_to_mirror(&pinned.whole);
             (can && self.mirror(pinned.whole).is_ok()).then_some(Reach::Mirrored)
         };
         self.reach(pinned).or_else(mirror)
@@ -77,7 +77,7 @@ impl Vgpu {
     }
 
     /// Whether the device's kernels can reach host memory at all.
-    fn can_mirror(&self) -> bool {
+    pub(crate) fn can_map(&self) -> bool {
         self.snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY).is_some_and(|can| can != 0)
     }
 

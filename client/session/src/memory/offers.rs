@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floe_abi::CudaResult;
-use floe_wire::{Call as _, MapShared, ShareMemory, UnmapShared};
+use floe_wire::{Call as _, MapShared, ShareFile, ShareMemory, UnmapShared};
 
-use super::sharing::Pages;
+use super::sharing::Access;
 use crate::log::log;
 use crate::memory::arena::Arena;
-use crate::memory::host_memory::{PLACES, PinnedRange};
+use crate::memory::file_pages::{FilePages, pages_around};
+use crate::memory::host_memory::{PLACES, Pages, PinnedRange};
 use crate::vgpu::Vgpu;
+use crate::vgpu::connection::Answer;
 
 impl Vgpu {
     /// Whether the worker takes memory of this process.
@@ -37,56 +39,80 @@ impl Vgpu {
     }
 
     /// The worker's access to pinned memory, after offering it.
-    pub(crate) fn pages_of(&self, pinned: &PinnedRange) -> Pages {
-        pinned.pages.map_or(Pages::Refused, |pages| self.share(pinned.start, pages))
+    pub(crate) fn access_of(&self, pinned: &PinnedRange) -> Access {
+        pinned.pages.as_ref().map_or(Access::Refused, |pages| self.share(pinned.start, pages))
     }
 
-    /// The worker's access to a block, after offering it.
-    fn share(&self, start: u64, bytes: u64) -> Pages {
-        if let Some(pages) = self.sharing.pages(start) {
-            return pages;
+    /// The worker's access to pages, after offering them.
+    fn share(&self, start: u64, pages: &Pages) -> Access {
+        if let Some(access) = self.sharing.access(start) {
+            return access;
         }
         if !self.shares() {
-            return Pages::Refused;
+            return Access::Refused;
         }
         let mut blocks = floe_lock::write(&self.sharing.blocks);
         let block = Arc::clone(blocks.entry(start).or_default());
         drop(blocks);
         // Only threads that use this block wait for the answer: the worker may be in a call that ends only by an action
         // of another thread.
-        let pages = *block.get_or_init(|| self.offer(start, bytes).unwrap_or(Pages::Refused));
-        self.sharing.any.store(true, Ordering::Release);
-        pages
+        let access = *block.get_or_init(|| {
+            let offered = match pages {
+                Pages::Arena(bytes) => self.offer(start, *bytes),
+                Pages::File(file) => self.offer_file(pages_around(start, 1).start, file),
+            };
+            offered.unwrap_or(Access::Refused)
+        });
+        self.sharing.any.fetch_or(access != Access::Refused, Ordering::AcqRel);
+        access
     }
 
     /// Whether the worker has these pages, which are of no block of the program's, after offering them.
     pub(crate) fn takes(&self, start: u64, bytes: u64) -> bool {
-        let taken = self.offer(start, bytes).is_ok_and(|pages| pages != Pages::Refused);
+        let taken = self.offer(start, bytes).is_ok_and(|access| access != Access::Refused);
         self.sharing.any.fetch_or(taken, Ordering::AcqRel);
         taken
     }
 
-    fn offer(&self, start: u64, bytes: u64) -> CudaResult<Pages> {
+    fn offer(&self, start: u64, bytes: u64) -> CudaResult<Access> {
         let answer = self.connection.ask(&MapShared { at: floe_wire::DevicePtr(start), bytes })?;
+        self.read_access(&answer, bytes, |body| MapShared::decode_reply(body).map(|reply| reply.reached))
+    }
+
+    fn offer_file(&self, at: u64, file: &FilePages) -> CudaResult<Access> {
+        let message = ShareFile { at: floe_wire::DevicePtr(at), offset: file.offset(), bytes: file.bytes() };
+        let answer = {
+            let _passing = floe_lock::lock(&self.sharing.passing);
+            self.connection.ask_with(&message, file.file())?
+        };
+        self.read_access(&answer, file.bytes(), |body| ShareFile::decode_reply(body).map(|reply| reply.reached))
+    }
+
+    fn read_access(
+        &self,
+        answer: &Answer,
+        bytes: u64,
+        reached: impl FnOnce(&[u8]) -> Result<bool, floe_wire::DecodeError>,
+    ) -> CudaResult<Access> {
         if answer.status != 0 {
             let why = floe_wire::printable(answer.detail.trim_end());
             log!(Info, "{bytes} bytes of pinned memory are not shared with the server ({}): {why}", answer.status);
-            return Ok(Pages::Refused);
+            return Ok(Access::Refused);
         }
-        let reply = self.connection.read(MapShared::decode_reply(&answer.body))?;
-        Ok(if reply.reached { Pages::Reached } else { Pages::Mapped })
+        let reached = self.connection.read(reached(&answer.body))?;
+        Ok(if reached { Access::Reached } else { Access::Mapped })
     }
 
-    /// The program frees a block: waits for all work, and the worker has it no more.
+    /// The program frees a block, or registers memory no more: waits for all work, and the worker has it no more.
     pub(crate) fn unshare(&self, start: u64) -> CudaResult<()> {
         if !self.sharing.any() {
             return Ok(());
         }
         let had = floe_lock::write(&self.sharing.blocks).remove(&start);
         // A pending offer is answered first.
-        if !had.is_some_and(|pages| *pages.get_or_init(|| Pages::Refused) != Pages::Refused) {
+        if !had.is_some_and(|access| *access.get_or_init(|| Access::Refused) != Access::Refused) {
             return Ok(());
         }
-        self.connection.call(&UnmapShared { at: floe_wire::DevicePtr(start) }).map(drop)
+        self.connection.call(&UnmapShared { at: floe_wire::DevicePtr(pages_around(start, 1).start) }).map(drop)
     }
 }

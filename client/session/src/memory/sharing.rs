@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// A worker's access to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pages {
+pub(crate) enum Access {
     /// Nothing, and it was asked.
     Refused,
     /// All; copies may name them.
@@ -22,8 +22,10 @@ pub(crate) struct Sharing {
     /// Whether it takes anything. Asked once.
     pub(super) agreed: OnceLock<bool>,
     pub(super) any: AtomicBool,
+    /// Held while a descriptor is passed, until its answer: the worker keeps one at a time.
+    pub(super) passing: Mutex<()>,
     /// By first address; empty while the worker is asked.
-    pub(super) blocks: RwLock<BTreeMap<u64, Arc<OnceLock<Pages>>>>,
+    pub(super) blocks: RwLock<BTreeMap<u64, Arc<OnceLock<Access>>>>,
 }
 
 impl Sharing {
@@ -33,7 +35,7 @@ impl Sharing {
     }
 
     /// The worker's access to the block that starts here; `None` if it was not asked.
-    pub(crate) fn pages(&self, start: u64) -> Option<Pages> {
+    pub(crate) fn access(&self, start: u64) -> Option<Access> {
         floe_lock::read(&self.blocks).get(&start)?.get().copied()
     }
 

@@ -82,6 +82,8 @@ pub struct Options {
     pub session: u64,
     /// The machine that it runs on.
     pub machine: Machine,
+    /// Addresses where something of the server's lies.
+    pub taken: std::ops::Range<u64>,
     /// The number of bulk connections that may join.
     pub bulk: u32,
     /// The grace period of a session without a link; such a server asks for no token.
@@ -151,6 +153,7 @@ impl Default for Options {
             server: other_server(),
             session: 7,
             machine: Machine::default(),
+            taken: 0..0,
             bulk: 0,
             grace: None,
             script: None,
@@ -189,6 +192,10 @@ pub struct Peer {
     parts: HashMap<(u64, u32), Vec<u8>>,
     /// The shared memory that it was given.
     pub shared: Option<File>,
+    /// The descriptor that came with the last frame of a registered file.
+    given: Option<File>,
+    /// Registered files that it has mapped, by first address: bytes, and the offset of the first.
+    pub files: std::collections::BTreeMap<u64, (u64, u64, File)>,
     /// Its bulk connections.
     pub joined: Joined,
     /// All its connections, if clients may reconnect.
@@ -221,6 +228,8 @@ impl Server {
                 contents: HashMap::new(),
                 parts: HashMap::new(),
                 shared: None,
+                given: None,
+                files: std::collections::BTreeMap::new(),
                 joined: bulk,
                 wires: own,
                 options,
@@ -339,6 +348,9 @@ fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
         if seen.name == "ShareMemory" {
             peer.shared = receiver.descriptor().map(File::from);
         }
+        if seen.name == "ShareFile" {
+            peer.given = receiver.descriptor().map(File::from);
+        }
         log.lock().unwrap().push(seen.clone());
         if !peer.take(seen) {
             peer.sender.close();
@@ -412,6 +424,11 @@ impl Peer {
 
     /// The offset of an address in the client's shared memory.
     fn shared(&self, at: u64) -> Option<(&File, u64)> {
+        if let Some((start, (bytes, offset, file))) = self.files.range(..=at).next_back()
+            && at - start < *bytes
+        {
+            return Some((file, offset + (at - start)));
+        }
         self.shared.as_ref().zip(at.checked_sub(SHARED).filter(|offset| *offset < SHARED_BYTES))
     }
 
@@ -480,6 +497,20 @@ impl Peer {
             }
             Request::ShareMemory(_) if !self.options.shares => self.reply_with(sequence, 801, 0, "no", &[]),
             Request::MapShared(_) => self.reply(sequence, &MapSharedReply { reached: self.options.maps }),
+            Request::ShareFile(m) => {
+                let file = self.given.take().expect("a descriptor goes with it");
+                let before = self.files.range(..m.at.0 + m.bytes).next_back();
+                let overlaps = before.is_some_and(|(start, (bytes, ..))| start + bytes > m.at.0);
+                if overlaps || self.options.taken.contains(&m.at.0) {
+                    return self.reply_with(sequence, 801, 0, "taken", &[]);
+                }
+                self.files.insert(m.at.0, (m.bytes, m.offset, file));
+                self.reply(sequence, &ShareFileReply { reached: self.options.maps });
+            }
+            Request::UnmapShared(m) => {
+                self.files.remove(&m.at.0);
+                self.reply(sequence, &());
+            }
             Request::CopyBoxToDevice(m) => {
                 let rows = Self::box_rows(&m.to, m.height, m.depth);
                 for (at, row) in rows.into_iter().zip(m.bytes.chunks(m.width as usize)) {

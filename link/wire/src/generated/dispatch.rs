@@ -186,6 +186,8 @@ pub enum Request<'a> {
     MapShared(MapShared),
     /// See [`UnmapShared`].
     UnmapShared(UnmapShared),
+    /// See [`ShareFile`].
+    ShareFile(ShareFile),
     /// See [`CreateStream`].
     CreateStream(CreateStream),
     /// See [`DestroyStream`].
@@ -308,6 +310,7 @@ impl<'a> Request<'a> {
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
+            ShareFile::KIND => ShareFile::decode(payload).map(Self::ShareFile),
             CreateStream::KIND => CreateStream::decode(payload).map(Self::CreateStream),
             DestroyStream::KIND => DestroyStream::decode(payload).map(Self::DestroyStream),
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
@@ -417,6 +420,7 @@ impl<'a> Request<'a> {
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
+            Self::ShareFile(_) => ShareFile::NAME,
             Self::CreateStream(_) => CreateStream::NAME,
             Self::DestroyStream(_) => DestroyStream::NAME,
             Self::WaitEvent(_) => WaitEvent::NAME,
@@ -525,6 +529,7 @@ impl<'a> Request<'a> {
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
+            Self::ShareFile(_) => ShareFile::CLASS,
             Self::CreateStream(_) => CreateStream::CLASS,
             Self::DestroyStream(_) => DestroyStream::CLASS,
             Self::WaitEvent(_) => WaitEvent::CLASS,
@@ -633,6 +638,7 @@ impl<'a> Request<'a> {
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
+            Self::ShareFile(_) => ShareFile::KIND,
             Self::CreateStream(_) => CreateStream::KIND,
             Self::DestroyStream(_) => DestroyStream::KIND,
             Self::WaitEvent(_) => WaitEvent::KIND,
@@ -740,6 +746,7 @@ impl<'a> Request<'a> {
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),
+            Self::ShareFile(message) => message.encode(out),
             Self::CreateStream(message) => message.encode(out),
             Self::DestroyStream(message) => message.encode(out),
             Self::WaitEvent(message) => message.encode(out),
@@ -870,6 +877,7 @@ impl Request<'_> {
             Self::ShareMemory(message) => handler.share_memory(message),
             Self::MapShared(message) => handler.map_shared(message),
             Self::UnmapShared(message) => handler.unmap_shared(message),
+            Self::ShareFile(message) => handler.share_file(message),
             Self::CreateStream(message) => handler.create_stream(message),
             Self::DestroyStream(message) => handler.destroy_stream(message),
             Self::WaitEvent(message) => handler.wait_event(message),

@@ -921,6 +921,12 @@ impl<'a> Sample<'a> for UnmapShared {
     }
 }
 
+impl<'a> Sample<'a> for ShareFile {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for CreateStream {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { stream: Sample::sample(source), flags: Sample::sample(source), priority: Sample::sample(source) }
@@ -1134,7 +1140,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 101;
+pub(crate) const REQUEST_SAMPLES: usize = 102;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1227,17 +1233,18 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         86 => Request::ShareMemory(Sample::sample(source)),
         87 => Request::MapShared(Sample::sample(source)),
         88 => Request::UnmapShared(Sample::sample(source)),
-        89 => Request::CreateStream(Sample::sample(source)),
-        90 => Request::DestroyStream(Sample::sample(source)),
-        91 => Request::WaitEvent(Sample::sample(source)),
-        92 => Request::SynchronizeStream(Sample::sample(source)),
-        93 => Request::QueryStream(Sample::sample(source)),
-        94 => Request::MemoryOperations(Sample::sample(source)),
-        95 => Request::ReadTelemetry(Sample::sample(source)),
-        96 => Request::EncodeTensorMap(Sample::sample(source)),
-        97 => Request::CreateTexture(Sample::sample(source)),
-        98 => Request::DestroyTexture(Sample::sample(source)),
-        99 => Request::CreateSurface(Sample::sample(source)),
+        89 => Request::ShareFile(Sample::sample(source)),
+        90 => Request::CreateStream(Sample::sample(source)),
+        91 => Request::DestroyStream(Sample::sample(source)),
+        92 => Request::WaitEvent(Sample::sample(source)),
+        93 => Request::SynchronizeStream(Sample::sample(source)),
+        94 => Request::QueryStream(Sample::sample(source)),
+        95 => Request::MemoryOperations(Sample::sample(source)),
+        96 => Request::ReadTelemetry(Sample::sample(source)),
+        97 => Request::EncodeTensorMap(Sample::sample(source)),
+        98 => Request::CreateTexture(Sample::sample(source)),
+        99 => Request::DestroyTexture(Sample::sample(source)),
+        100 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

@@ -1,4 +1,4 @@
-//! Shared memory: pinned host memory of the program that client and worker both map, at one address. Only over a Unix socket.
+//! Shared memory: pinned host memory of the program that client and worker both map, at one address. Only over a Unix socket. Allocated memory is of one file of the client's. Memory that the program registers is of files of the program's own.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -142,6 +142,65 @@ impl Call for UnmapShared {
     type Reply<'a> = ();
 }
 
+/// The descriptor that goes with the frame is a file in memory (tmpfs), of which the program has registered pages. Maps its `bytes` bytes from `offset` on at `at` and lets the device reach them. All three are whole pages; `at` is an address of the client where it has the same pages. After the reply, copies and fills may name addresses in them. `reached` as in `MapShared`. The file may become shorter: the device keeps the pages that it had, and the worker never touches them itself. OUT_OF_MEMORY beyond what a session may share; NOT_SUPPORTED if no such descriptor came, if the file is too short, or if the addresses are taken.
+///
+/// Kind 0x0c04, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShareFile {
+    pub at: DevicePtr,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for ShareFile {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..24].copy_from_slice(&self.bytes.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for ShareFile {
+    const KIND: u16 = 0x0c04;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ShareFile";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ShareFile {
+    type Reply<'a> = ShareFileReply;
+}
+
+/// What answers [`ShareFile`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShareFileReply {
+    pub reached: bool,
+}
+
+impl<'a> Field<'a> for ShareFileReply {
+    const LEAST: usize = <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.reached.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { reached: reader.field("reached")? })
+    }
+}
+
 /// Carries out the commands of this noun.
 pub trait SharingRequests: Handler {
     /// Carries out [`ShareMemory`].
@@ -161,4 +220,10 @@ pub trait SharingRequests: Handler {
     /// # Errors
     /// The handler's.
     fn unmap_shared(&mut self, message: UnmapShared) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ShareFile`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn share_file(&mut self, message: ShareFile) -> Result<Self::Answer, Self::Fault>;
 }

@@ -34,7 +34,8 @@ impl Pages {
         let mapped = match file {
             // SAFETY: the flag makes the kernel refuse pages that are mapped already, so no memory of anybody changes.
             None => unsafe { mmap_anonymous(wish, bytes, access, MapFlags::PRIVATE | free) },
-            // SAFETY: as above; the file cannot shrink, so its pages are there as long as they are mapped.
+            // SAFETY: as above; pages of a file that shrinks are gone, but nothing here touches a file's pages: the device
+            // has those that were there when it registered them, and a CPU device that touches others ends its process.
             Some((file, offset)) => unsafe { mmap(wish, bytes, access, MapFlags::SHARED | free, file, offset) },
         };
         match mapped {
@@ -84,7 +85,8 @@ impl MappedMemory {
         if memory.reached { Ok(memory) } else { Err(CudaError::NOT_SUPPORTED) }
     }
 
-    /// Pages of a file that cannot shrink, at `at`; for kernels where the device `maps` and has the same address for them.
+    /// Pages of a file, at `at`; for kernels where the device `maps` and has the same address for them. A file may
+    /// shrink, so they are for copies by the device, and never for `read` and `write`.
     ///
     /// # Errors
     /// NOT_SUPPORTED where the address is taken; else the driver's own.

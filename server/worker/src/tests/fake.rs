@@ -580,7 +580,7 @@ impl Device for Fake {
     fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
         let mut contents = vec![0; bytes];
         let read = rustix::io::pread(file, &mut contents, offset).unwrap();
-        assert_eq!(read, bytes);
+        assert!(read + floe_device::PAGE > bytes, "only the last page may lie partly behind the end");
         let memory = self.map_host(at, bytes)?;
         memory.write(0, &contents);
         Ok(memory)

@@ -211,3 +211,104 @@ fn reset_ends_the_mappings_and_the_memory_can_be_mapped_again() {
     client.ok(&SynchronizeContext {});
     assert_eq!(client.device.memory(BASE, 1), [9]);
 }
+
+/// Pages of the program's, away from those of the client's own memory.
+const FILE_AT: u64 = 0x7f12_3456_7000;
+
+fn file_pages(at: u64, offset: u64, count: u64) -> ShareFile {
+    ShareFile { at: DevicePtr(at), offset, bytes: count * PAGE }
+}
+
+/// A file in memory that can shrink, with these bytes behind its first page.
+fn shrinkable(bytes: u64, second: &[u8]) -> File {
+    let file = File::from(memfd_create("registered", MemfdFlags::CLOEXEC).unwrap());
+    file.set_len(bytes).unwrap();
+    file.write_all_at(second, PAGE).unwrap();
+    file
+}
+
+impl Client {
+    /// Says `ShareFile` with a descriptor; the reply's status.
+    fn share_file(&mut self, message: &ShareFile, file: BorrowedFd<'_>) -> u32 {
+        let sent = self.link.send_with(message, file).unwrap();
+        match self.get() {
+            Some(Got::Reply { request, status, .. }) if request == sent => status,
+            other => panic!("expected the reply to {sent}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn device_copies_from_and_to_a_file_of_the_program() {
+    let mut client = Client::new();
+    client.memory();
+    let file = shrinkable(3 * PAGE, &[1, 2, 3, 4, 5]);
+    assert_eq!(client.share_file(&file_pages(FILE_AT, PAGE, 2), file.as_fd()), 0);
+    client.send(&copy(BASE, FILE_AT + 1, 3));
+    client.send(&copy(FILE_AT + PAGE, BASE, 2));
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 3), [2, 3, 4]);
+    assert_eq!(client.device.host(FILE_AT).lock().unwrap()[4096..4099], [2, 3, 0]);
+    client.send(&copy(BASE, FILE_AT + 2 * PAGE - 2, 4));
+    assert_eq!(client.call(&SynchronizeContext {}).1, CudaError::INVALID_VALUE.code(), "beyond its pages");
+    client.ok(&UnmapShared { at: DevicePtr(FILE_AT) });
+    assert!(!client.device.has_host(FILE_AT));
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
+fn files_that_are_no_memory_or_too_short_are_refused_and_taken_places_too() {
+    let refused = CudaError::NOT_SUPPORTED.code();
+    let mut client = Client::sharing(&[]);
+    let (file, pipe) = (shrinkable(2 * PAGE - 100, &[]), std::io::pipe().unwrap());
+    let null = File::open("/dev/zero").unwrap();
+    for other in [pipe.0.as_fd(), null.as_fd()] {
+        assert_eq!(client.share_file(&file_pages(FILE_AT, 0, 1), other), refused, "{other:?}");
+    }
+    for (at, offset, count) in [
+        (FILE_AT, 0, 3),
+        (FILE_AT, PAGE, 2),
+        (FILE_AT, 1 << 40, 1),
+        (BASE, 0, 1),
+        (4096, 0, 1),
+        (AT, 0, 1),
+        (AT + 63 * PAGE, 0, 2),
+    ] {
+        assert_eq!(
+            client.share_file(&file_pages(at, offset, count), file.as_fd()),
+            refused,
+            "{at:#x} {offset} {count}"
+        );
+    }
+    assert_eq!(client.share_file(&file_pages(FILE_AT, 0, 2), file.as_fd()), 0, "the last page is a part of one");
+    assert_eq!(client.share_file(&file_pages(FILE_AT, 0, 2), file.as_fd()), refused, "taken");
+    assert_eq!(client.call(&file_pages(FILE_AT + 4 * PAGE, 0, 1)).0, refused, "no descriptor");
+    client.ok(&MemoryInfo {});
+}
+
+#[test]
+fn pages_of_files_count_as_shared_memory() {
+    let mut client = Client::new();
+    let file = shrinkable(2 * SHARED, &[]);
+    let all = SHARED / PAGE;
+    let more = CudaError::OUT_OF_MEMORY.code();
+    assert_eq!(client.share_file(&file_pages(FILE_AT, 0, all + 1), file.as_fd()), more);
+    assert_eq!(client.share_file(&file_pages(FILE_AT, 0, all), file.as_fd()), 0);
+    assert_eq!(client.share_file(&file_pages(FILE_AT + SHARED, SHARED, 1), file.as_fd()), more);
+    client.ok(&UnmapShared { at: DevicePtr(FILE_AT) });
+    assert_eq!(client.share_file(&file_pages(FILE_AT + SHARED, SHARED, 1), file.as_fd()), 0);
+}
+
+#[test]
+fn parts_of_pages_of_a_file_violate_the_protocol() {
+    for message in [
+        ShareFile { at: DevicePtr(FILE_AT + 1), offset: 0, bytes: PAGE },
+        ShareFile { at: DevicePtr(FILE_AT), offset: 1, bytes: PAGE },
+        ShareFile { at: DevicePtr(FILE_AT), offset: 0, bytes: 1 },
+        ShareFile { at: DevicePtr(FILE_AT), offset: 0, bytes: 0 },
+        ShareFile { at: DevicePtr(FILE_AT), offset: u64::MAX - 4095, bytes: PAGE },
+    ] {
+        let words = Client::new().break_with(&message);
+        assert!(words.contains("not pages of a file"), "{message:?}: {words}");
+    }
+}

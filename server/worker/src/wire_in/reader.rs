@@ -1,6 +1,6 @@
 //! The incoming half of the session's connection.
-//! In: frames. Out: commands in the queue, the data of large copies in the transfer buffers, and the one descriptor a
-//! client may send. The ends of host functions and the bytes of deferred reads bypass the issuer, which may be in a
+//! In: frames. Out: commands in the queue, the data of large copies in the transfer buffers, and the last
+//! descriptor that the client sent. The ends of host functions and the bytes of deferred reads bypass the issuer, which may be in a
 //! call that waits for this stream.
 //! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. It pushes
 //! together what it read together, and before it waits for anything.
@@ -12,7 +12,7 @@ use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
     CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
-    PIECE_BYTES, ShareMemory,
+    PIECE_BYTES, ShareFile, ShareMemory,
 };
 
 use super::batch::{Batch, Command};
@@ -21,6 +21,11 @@ use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
 use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
+
+/// Whether a descriptor goes with a frame of this kind. A client passes one at a time, and waits for the answer.
+fn carries_descriptor(kind: u16) -> bool {
+    [ShareMemory::KIND, ShareFile::KIND].contains(&kind)
+}
 
 /// The reading thread's state.
 pub(crate) struct Reader<D: Device> {
@@ -50,7 +55,7 @@ impl<D: Device> Reader<D> {
         let shares = match receiver.next_arrival(CopyToDevice::KIND)? {
             Some(Arrival::Frame(frame)) => {
                 self.take(frame, batch)?;
-                frame.kind == ShareMemory::KIND
+                carries_descriptor(frame.kind)
             }
             Some(Arrival::Bulk(bulk)) => {
                 // The wait for room or for data may be for what is in the batch.
@@ -62,8 +67,6 @@ impl<D: Device> Reader<D> {
         };
         if shares {
             self.keep(receiver.descriptor());
-            // It is said once.
-            receiver.take_descriptors(false);
         }
         Ok(())
     }
@@ -90,7 +93,7 @@ impl<D: Device> Reader<D> {
         }
         let command = Command { sequence, kind, payload, range: None };
         // A frame that announces data counts with that data, which the batch knows; and a descriptor is kept first.
-        let is_plain = ![CopyBulkToDevice::KIND, ShareMemory::KIND].contains(&kind);
+        let is_plain = kind != CopyBulkToDevice::KIND && !carries_descriptor(kind);
         if is_plain && batch.is_empty() && self.shared.queue.push_small(&command) {
             return Ok(());
         }

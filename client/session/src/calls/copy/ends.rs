@@ -11,9 +11,8 @@ use floe_wire::BoxEnd;
 use super::way::{Circumstances, Pinned};
 use crate::client::Client;
 use crate::lookup::{Lookup, OnHost};
-use crate::memory::arena;
 use crate::memory::managed::resident::Resident;
-use crate::memory::sharing::Pages;
+use crate::memory::sharing::Access;
 use crate::memory::staging::path::SlotPath;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
@@ -160,8 +159,8 @@ impl Circumstances for ProgramEnd<'_> {
     }
 
     fn is_shared(&self) -> bool {
-        let pinned = Some(self.place().0).filter(|at| arena::is_place(*at)).and_then(|_| self.memory.pinned());
-        pinned.is_some_and(|pinned| self.stream.vgpu.pages_of(pinned) != Pages::Refused)
+        let pinned = self.client.host_memory.may_share(self.place().0).then(|| self.memory.pinned()).flatten();
+        pinned.is_some_and(|pinned| self.stream.vgpu.access_of(pinned) != Access::Refused)
     }
 
     fn is_mirrored(&self) -> bool {

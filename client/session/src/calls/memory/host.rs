@@ -6,7 +6,7 @@ use floe_abi::{CudaResult, DevicePtr, HostPointer};
 
 use crate::client::Client;
 use crate::memory::host_memory::{PinnedRange, has_placed, placed_addresses};
-use crate::memory::sharing::Pages;
+use crate::memory::sharing::Access;
 use crate::objects::device::DeviceState;
 use crate::vgpu::Vgpu;
 
@@ -19,13 +19,40 @@ impl Client {
     /// Offers a block that was just allocated to the worker of a vGPU.
     pub(crate) fn offer(&self, at: HostPointer, vgpu: &Vgpu) {
         // The bytes of memory that it does not take travel.
-        let _ = self.host_memory.find(at.0).map(|pinned| vgpu.pages_of(&pinned));
+        let _ = self.host_memory.find(at.0).map(|pinned| vgpu.access_of(&pinned));
+    }
+
+    /// Offers registered memory to the worker of a vGPU: at its own address, else at a second one, which kernels and work
+    /// then name. What neither has stays ordinary pinned memory.
+    pub(crate) fn offer_registered(&self, start: u64, vgpu: &Vgpu) -> Option<PinnedRange> {
+        let own = self.host_memory.find(start).filter(|pinned| pinned.pages.is_some())?;
+        let serves = |pinned: &PinnedRange| match vgpu.access_of(pinned) {
+            Access::Refused => false,
+            Access::Mapped => !vgpu.can_map(),
+            Access::Reached => true,
+        };
+        if own.device_start == own.start && serves(&own) {
+            return Some(own);
+        }
+        // A vGPU that has it at its own address keeps it there, too.
+        self.host_memory.make_alias(start).filter(|alias| serves(alias))
+    }
+
+    /// Registered memory is about to be the program's alone. Every worker lets go of it, at both of its addresses.
+    pub(crate) fn give_up_registered(&self, pinned: &PinnedRange) -> CudaResult<()> {
+        self.unmirror(pinned.start)?;
+        let own = if pinned.pages.is_some() { self.unshare(pinned.start) } else { Ok(()) };
+        let alias = if pinned.device_start == pinned.start { Ok(()) } else { self.unshare(pinned.device_start) };
+        own.and(alias)
     }
 
     /// Whether kernels of any vGPU reach this pinned memory.
     pub(crate) fn is_reached(&self, pinned: &PinnedRange) -> bool {
         let devices = self.devices().unwrap_or_default();
-        let reached = |device: &DeviceState| device.vgpu.sharing.pages(pinned.start) == Some(Pages::Reached);
+        let reached = |device: &DeviceState| {
+            let access = |start| device.vgpu.sharing.access(start) == Some(Access::Reached);
+            access(pinned.start) || access(pinned.device_start)
+        };
         let is_shared = pinned.pages.is_some() && devices.iter().any(reached);
         is_shared || self.is_mirrored(DevicePtr(pinned.start), 1)
     }
@@ -52,7 +79,7 @@ impl Client {
     pub(crate) fn forget_registered(&self, context: floe_abi::Context) {
         for start in self.host_memory.registered_in(context) {
             // The calls that follow report a failure of this.
-            let _ = self.unmirror(start);
+            let _ = self.host_memory.find(start).map(|pinned| self.give_up_registered(&pinned));
         }
         self.host_memory.forget_registered(context);
     }

@@ -78,18 +78,20 @@ impl Client {
         Ok(match attribute {
             ask::CONTEXT => Is::Context(pinned.context),
             ask::MEMORY_TYPE => Is::MemoryType(memory_type::HOST),
-            ask::HOST_POINTER => Is::HostPointer(HostPointer(at.0)),
+            ask::HOST_POINTER => Is::HostPointer(HostPointer(pinned.host_start + (at.0 - pinned.start))),
             ask::SYNC_MEMOPS => Is::SyncMemops(false),
-            ask::BUFFER_ID => Is::BufferId(1 << 62 | pinned.start),
+            ask::BUFFER_ID => Is::BufferId(1 << 62 | pinned.host_start),
             ask::IS_MANAGED => Is::IsManaged(false),
             ask::DEVICE_ORDINAL => {
                 let context = self.context(pinned.context);
                 Is::DeviceOrdinal(context.map_or(0, |context| context.device().0))
             }
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
-            ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(pinned.start)),
+            ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(pinned.host_start)),
             ask::RANGE_SIZE => Is::RangeSize(usize::try_from(pinned.bytes).map_err(|_| CudaError::INVALID_VALUE)?),
-            ask::DEVICE_POINTER if self.is_reached(pinned) => Is::DevicePointer(at),
+            ask::DEVICE_POINTER if self.is_reached(pinned) => {
+                Is::DevicePointer(DevicePtr(pinned.device_start + (at.0 - pinned.start)))
+            }
             ask::MAPPED => Is::Mapped(self.is_reached(pinned)),
             ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Is::IsGpuDirectRdmaCapable(false),

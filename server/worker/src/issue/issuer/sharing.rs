@@ -1,13 +1,13 @@
 //! Host memory that client and worker share: the client's own pages, mapped here at the addresses they have there.
-//! In: the client's descriptor, then which pages. Out: ends of copies, for addresses that lie in such pages.
-//! A page is mapped only where nothing is, and only from memory that cannot shrink: reading it never ends this process.
+//! In: the client's descriptors, and which pages. Out: ends of copies, for addresses that lie in such pages.
+//! A page is mapped only where nothing is. The worker touches none: files that the program registered may shrink.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use floe_abi::CudaError;
 use floe_device::{Device, Mapped};
-use floe_ring::demand_memory;
-use floe_wire::{MapShared, MapSharedReply, ShareMemory, SharingRequests, UnmapShared};
+use floe_ring::{NotMemory, demand_memory, demand_memory_file};
+use floe_wire::{MapShared, MapSharedReply, ShareFile, ShareFileReply, ShareMemory, SharingRequests, UnmapShared};
 
 use super::mirror::is_place;
 use super::{Answer, Issuer, body};
@@ -25,12 +25,7 @@ impl<D: Device> SharingRequests for Issuer<D> {
         if self.sharing.memory.is_some() {
             return violation("memory is shared already");
         }
-        let refuse = |words: String| Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
-        let file = floe_lock::lock(&self.shared.descriptor).take();
-        if self.allowance.shared_memory == 0 {
-            return refuse("this server shares no memory".into());
-        }
-        let Some(file) = file else { return refuse("no descriptor came with the message".into()) };
+        let file = self.shared_descriptor()?;
         if !at.0.is_multiple_of(PAGE) || !is_place(at.0, bytes) {
             return refuse(format!("no place for host memory of {bytes} bytes: {:#x}", at.0));
         }
@@ -44,18 +39,31 @@ impl<D: Device> SharingRequests for Issuer<D> {
     fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
         let MapShared { at, bytes } = message;
         let (memory, offset) = self.sharing.check_new(at.0, bytes)?;
-        let (held, ranges) = self.sharing.held.now();
-        let most = self.allowance.shared_memory;
-        if bytes > most.saturating_sub(held) || ranges >= MOST_RANGES {
-            let words = format!("{bytes} bytes more than {held} of shared memory, of at most: {most}");
-            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
-        }
-        let size = usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY)?;
+        let size = self.room_for_pages(bytes)?;
         let memory = self.device().share_host(memory.file.as_fd(), offset, at, size)?;
-        let reached = memory.is_reached();
-        let pages = SharedPages::new(memory, &self.sharing.held, bytes);
-        self.sharing.ranges.insert(at.0, pages);
-        body(&MapSharedReply { reached })
+        body(&MapSharedReply { reached: self.keep_pages(at.0, memory, bytes) })
+    }
+
+    fn share_file(&mut self, message: ShareFile) -> Result<Answer, Fault> {
+        let ShareFile { at, offset, bytes } = message;
+        let end = offset.checked_add(bytes).filter(|_| bytes > 0);
+        let whole = [at.0, offset, bytes].iter().all(|number| number.is_multiple_of(PAGE));
+        let Some(end) = end.filter(|_| whole) else {
+            return violation(format!("not pages of a file: {bytes} bytes of it, from {offset} on, at {:#x}", at.0));
+        };
+        let file = self.shared_descriptor()?;
+        if !is_place(at.0, bytes) || self.sharing.takes_from_memory(at.0, bytes) {
+            return refuse(format!("no place for host memory of {bytes} bytes: {:#x}", at.0));
+        }
+        match demand_memory_file(&file) {
+            // The last page may lie partly behind the file's end.
+            Ok(is) if is.checked_next_multiple_of(PAGE).is_some_and(|is| end <= is) => {}
+            Ok(is) => return refuse(NotMemory::Short { said: end, is }.to_string()),
+            Err(error) => return refuse(error.to_string()),
+        }
+        let size = self.room_for_pages(bytes)?;
+        let memory = self.device().share_host(file.as_fd(), offset, at, size)?;
+        body(&ShareFileReply { reached: self.keep_pages(at.0, memory, bytes) })
     }
 
     /// The pages go when the work that may name them has completed, which is not waited for here.
@@ -69,5 +77,39 @@ impl<D: Device> SharingRequests for Issuer<D> {
         let action = Action::Release { pages, failed };
         self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions, action });
         Ok(Answer::Later)
+    }
+}
+
+fn refuse<T>(words: String) -> Result<T, Fault> {
+    Err(Fault::Explained(CudaError::NOT_SUPPORTED, words))
+}
+
+impl<D: Device> Issuer<D> {
+    /// The descriptor that came with the message.
+    fn shared_descriptor(&self) -> Result<OwnedFd, Fault> {
+        let file = floe_lock::lock(&self.shared.descriptor).take();
+        if self.allowance.shared_memory == 0 {
+            return refuse("this server shares no memory".into());
+        }
+        file.map_or_else(|| refuse("no descriptor came with the message".into()), Ok)
+    }
+
+    /// Whether the session may share so many bytes more.
+    fn room_for_pages(&self, bytes: u64) -> Result<usize, Fault> {
+        let (held, ranges) = self.sharing.held.now();
+        let most = self.allowance.shared_memory;
+        if bytes > most.saturating_sub(held) || ranges >= MOST_RANGES {
+            let words = format!("{bytes} bytes more than {held} of shared memory, of at most: {most}");
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
+        usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY.into())
+    }
+
+    /// Keeps a mapping until it is given up; whether kernels reach it.
+    fn keep_pages(&mut self, at: u64, memory: D::Mapped, bytes: u64) -> bool {
+        let reached = memory.is_reached();
+        let pages = SharedPages::new(memory, &self.sharing.held, bytes);
+        self.sharing.ranges.insert(at, pages);
+        reached
     }
 }

@@ -1,4 +1,4 @@
-//! The client's memory that is shared, and which of its pages are mapped here.
+//! The client's memory that is shared, and which pages of it and of the program's files are mapped here.
 //! In: addresses. Out: ends of copies in mapped pages, or what is wrong with the address. It maps nothing itself.
 
 use std::collections::BTreeMap;
@@ -30,6 +30,12 @@ pub(crate) struct Memory {
     pub(crate) bytes: u64,
 }
 
+impl Memory {
+    fn holds(&self, at: u64) -> bool {
+        at >= self.at && at - self.at < self.bytes
+    }
+}
+
 impl<P> Default for Sharing<P> {
     fn default() -> Self {
         Self { memory: None, ranges: BTreeMap::new(), held: Arc::default() }
@@ -39,13 +45,13 @@ impl<P> Default for Sharing<P> {
 impl<P: Mapped> Sharing<P> {
     /// The end of a copy of `bytes` at an address. Addresses of shared memory that is not mapped are nobody's.
     pub(crate) fn end(&self, at: DevicePtr, bytes: u64) -> Result<End<'_, P>, Fault> {
-        let is_ours = |memory: &Memory| at.0 >= memory.at && at.0 - memory.at < memory.bytes;
-        if !self.memory.as_ref().is_some_and(is_ours) {
-            return Ok(End::Device(at));
-        }
         let outside =
             || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
-        let (start, pages) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
+        let is_inside = |(start, pages): &(&u64, &SharedPages<P>)| at.0 - **start < pages.memory().bytes() as u64;
+        let Some((start, pages)) = self.ranges.range(..=at.0).next_back().filter(is_inside) else {
+            let is_ours = self.memory.as_ref().is_some_and(|memory| memory.holds(at.0));
+            return if is_ours { Err(outside()) } else { Ok(End::Device(at)) };
+        };
         let (memory, offset) = (pages.memory(), at.0 - start);
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
         if fits { Ok(End::Host(memory, usize::try_from(offset).map_err(|_| outside())?)) } else { Err(outside()) }
@@ -66,6 +72,11 @@ impl<P: Mapped> Sharing<P> {
             return violation(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
         }
         Ok((memory, offset))
+    }
+
+    /// Whether any of these addresses is of the client's own memory, whose pages are mapped by name.
+    pub(crate) fn takes_from_memory(&self, at: u64, bytes: u64) -> bool {
+        self.memory.as_ref().is_some_and(|memory| at < memory.at + memory.bytes && memory.at < at + bytes)
     }
 
     /// Takes a mapping out.
