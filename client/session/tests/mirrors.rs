@@ -54,6 +54,10 @@ fn counting_server() -> (Server, Seen) {
     (Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() }), mirrors)
 }
 
+fn range_of(bytes: &mut [u8]) -> HostRange {
+    host(bytes)
+}
+
 fn function(client: &Client) -> Function {
     let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
     client.module_get_function(module, c"add").unwrap()
@@ -202,4 +206,57 @@ fn what_is_too_large_or_not_to_be_had_is_refused_by_name() {
     assert_eq!(client.mem_host_get_device_pointer(small, 1), Err(CudaError::INVALID_VALUE));
     assert_eq!(client.mem_free_host(small), Ok(()));
     assert_eq!(server.count("UnmirrorMemory"), 0);
+}
+
+#[test]
+fn registered_memory_whose_address_is_taken_is_mirrored_at_another() {
+    let mut own = [1u8, 2, 3, 4, 5, 6, 7, 8];
+    let host = range_of(&mut own);
+    let (at, seen) = (host.pointer().0, Seen::default());
+    let theirs = Arc::clone(&seen);
+    let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
+        Request::MirrorMemory(m) if m.at.0 == at => {
+            peer.reply_with(sequence, CudaError::NOT_SUPPORTED.code(), 0, "taken", &[]);
+            Flow::Done
+        }
+        Request::WriteMirror(m) => {
+            for run in &m.runs {
+                theirs.lock().unwrap().entry(m.at.0).or_default().extend_from_slice(run.bytes);
+            }
+            Flow::Usual
+        }
+        Request::SynchronizeContext(_) | Request::SynchronizeStream(_) => {
+            for place in theirs.lock().unwrap().keys() {
+                let runs = vec![MirrorRun { offset: 7, bytes: &[80] }];
+                let _ = peer.sender.post(&MirrorChanged { at: floe_wire::DevicePtr(*place), runs });
+            }
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let client = client(&server);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let device = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert_ne!(device.0, at);
+    assert_eq!(device.0 % 4096, at % 4096);
+    assert_eq!(client.mem_host_get_device_pointer(HostPointer(at + 3), 0), Ok(DevicePtr(device.0 + 3)));
+    assert_eq!(seen.lock().unwrap()[&device.0], [1, 2, 3, 4, 5, 6, 7, 8]);
+    let ask = |attribute, at| client.pointer_get_attribute(attribute, at);
+    assert_eq!(ask(pointer_attribute::HOST_POINTER, device), Ok(PointerAttribute::HostPointer(host.pointer())));
+    assert_eq!(ask(pointer_attribute::DEVICE_POINTER, DevicePtr(at)), Ok(PointerAttribute::DevicePointer(device)));
+    // A fill by either address goes to the device's, and a copy by either reads the program's bytes.
+    for named in [device, DevicePtr(at)] {
+        client.memset_d32_async(named, 0, 1, Stream::LEGACY).unwrap();
+    }
+    launch_with(client, function(client), [1, 1, 1], &[]).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(host.to_vec(), [1, 2, 3, 4, 5, 6, 7, 80], "what the device wrote");
+    let mut bytes = [0u8; 8];
+    client.memcpy_dtoh_async(range_of(&mut bytes), device, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!((bytes[0], bytes[7], server.count("Fill"), server.count("MirrorMemory")), (1, 80, 2, 2));
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(server.count("UnmirrorMemory"), 1);
+    assert_eq!(client.mem_host_get_device_pointer(HostPointer(device.0), 0), Err(CudaError::INVALID_VALUE));
 }

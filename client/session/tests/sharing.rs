@@ -331,7 +331,7 @@ fn a_registered_file_whose_address_is_taken_has_a_device_address_of_its_own() {
     host.write(&[1, 2, 3, 4]).unwrap();
     client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
     client.memcpy_dtod_async(DevicePtr(at.0 + 8), device, 4, Stream::LEGACY).unwrap();
-    client.memset_d32_async(DevicePtr(at.0 + 12), 5, 1, Stream::LEGACY).unwrap();
+    client.memset_d32_async(DevicePtr(own.0 + 12), 5, 1, Stream::LEGACY).unwrap();
     client.stream_synchronize(Stream::LEGACY).unwrap();
     assert_eq!(host.to_vec()[..12], [1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4]);
     assert_eq!(

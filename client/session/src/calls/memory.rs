@@ -135,9 +135,10 @@ impl MemoryCalls for Client {
             return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
-            vgpu.mirror(pinned.whole)?;
+            vgpu.mirror(pinned.whole, || self.host_memory.make_mirror_place(pinned.host_start))?;
         }
-        Ok(DevicePtr(pointer.0))
+        let own = pinned.host_start + (pointer.0 - pinned.start);
+        Ok(DevicePtr(vgpu.mirrors.place_of(own).unwrap_or(own)))
     }
 
     fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {

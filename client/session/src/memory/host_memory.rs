@@ -51,8 +51,8 @@ struct Registered {
 struct Alias {
     /// The first address of the registered memory.
     of: u64,
-    file: Arc<FilePages>,
-    _block: HostBlock,
+    /// The pages and their second mapping; `None` where only the worker has memory at the second address.
+    pages: Option<(Arc<FilePages>, HostBlock)>,
 }
 
 impl Origin {
@@ -70,7 +70,7 @@ impl Origin {
             Self::Private { .. } => None,
             Self::Shared(block) => Some(Pages::Arena(block.pages())),
             Self::Registered(Registered { file, .. }) => file.clone().map(Pages::File),
-            Self::Alias(Alias { file, .. }) => Some(Pages::File(Arc::clone(file))),
+            Self::Alias(Alias { pages, .. }) => pages.as_ref().map(|(file, _)| Pages::File(Arc::clone(file))),
         }
     }
 }
@@ -214,11 +214,28 @@ impl HostMemory {
         let at = place.0 + skipped;
         registered.alias = Some(at);
         let (bytes, flags, context) = (pinned.bytes, pinned.flags, pinned.context);
-        let origin = Origin::Alias(Alias { of: start, file, _block: block });
+        let origin = Origin::Alias(Alias { of: start, pages: Some((file, block)) });
         ranges.insert(at, Pinned { bytes, flags, context, origin, range });
         drop(ranges);
         self.has_aliases.store(true, Ordering::Release);
         self.find(at)
+    }
+
+    /// A second address for registered memory that only its mirrors have: here it names the program's own bytes.
+    pub(crate) fn make_mirror_place(&self, start: u64) -> Option<u64> {
+        let mut ranges = self.write();
+        let pinned = ranges.get_mut(&start)?;
+        let Origin::Registered(registered) = &mut pinned.origin else { return None };
+        if registered.alias.is_some() {
+            return registered.alias;
+        }
+        let pages = pages_around(start, pinned.bytes);
+        let at = next_place(pages.end - pages.start).0 + (start - pages.start);
+        registered.alias = Some(at);
+        let (bytes, flags, context, range) = (pinned.bytes, pinned.flags, pinned.context, pinned.range);
+        let origin = Origin::Alias(Alias { of: start, pages: None });
+        ranges.insert(at, Pinned { bytes, flags, context, origin, range });
+        Some(at)
     }
 
     /// The same bytes at the second address of registered memory, where it has one. Work names only that.

@@ -34,7 +34,7 @@ pub(crate) enum Reach {
 impl Vgpu {
     /// How kernels of this vGPU reach pinned memory now.
     pub(crate) fn reach(&self, pinned: &PinnedRange) -> Option<Reach> {
-        if self.mirrors.is_mirror(pinned.start) {
+        if self.mirrors.is_mirror(pinned.host_start) {
             return Some(Reach::Mirrored);
         }
         (self.access_of(pinned) == Access::Reached).then_some(Reach::Shared)
@@ -44,16 +44,17 @@ impl Vgpu {
     pub(crate) fn make_reachable(&self, pinned: &PinnedRange) -> Option<Reach> {
         let mirror = || {
             let can = self.can_map() && self.has_room_to_mirror(&pinned.whole);
-            (can && self.mirror(pinned.whole).is_ok()).then_some(Reach::Mirrored)
+            // Whoever names it so names its own address.
+            (can && self.mirror(pinned.whole, || None).is_ok()).then_some(Reach::Mirrored)
         };
         self.reach(pinned).or_else(mirror)
     }
 
-    /// Lets kernels of this vGPU reach host memory, at its own address.
+    /// Lets kernels of this vGPU reach host memory, at its own address, else at a second one, if it has one.
     ///
     /// # Errors
-    /// NOT_SUPPORTED beyond what can be looked through before every launch, or where the server cannot have the address.
-    pub(crate) fn mirror(&self, range: HostRange) -> CudaResult<()> {
+    /// NOT_SUPPORTED beyond what can be looked through before every launch, or where the server has neither address.
+    pub(crate) fn mirror(&self, range: HostRange, second: impl FnOnce() -> Option<u64>) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
         let sending = lock(&self.mirrors.sending);
         if self.mirrors.covers(at, bytes) {
@@ -67,13 +68,24 @@ impl Vgpu {
             );
             return Err(CudaError::NOT_SUPPORTED);
         }
-        self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).inspect_err(|error| {
+        let ask = |at| self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).map(|_| at);
+        let elsewhere = |error| match (error, second()) {
+            (CudaError::NOT_SUPPORTED, Some(second)) => ask(second),
+            _ => Err(error),
+        };
+        let place = ask(at).or_else(elsewhere).inspect_err(|error| {
             log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}");
         })?;
-        log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}");
-        self.mirrors.add(range);
+        log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}, for kernels at {place:#x}");
+        self.mirrors.add(range, place);
         drop(sending);
         self.send_mirrors()
+    }
+
+    /// The address that the device has for pinned memory which its kernels reach.
+    pub(crate) fn device_place(&self, host: &HostRange) -> floe_abi::DevicePtr {
+        let own = host.pointer().0;
+        floe_abi::DevicePtr(self.mirrors.place_of(own).unwrap_or(own))
     }
 
     /// Whether the device's kernels can reach host memory at all.
@@ -88,11 +100,11 @@ impl Vgpu {
 
     /// Ends a mirror, with what the device wrote last.
     pub(crate) fn unmirror(&self, start: u64) -> CudaResult<()> {
-        if !self.mirrors.is_mirror(start) {
+        let Some(place) = self.mirrors.place_of(start).filter(|_| self.mirrors.is_mirror(start)) else {
             return Ok(());
-        }
+        };
         let settled = self.synchronize();
-        let ended = self.call(&UnmirrorMemory { at: floe_wire::DevicePtr(start) });
+        let ended = self.call(&UnmirrorMemory { at: floe_wire::DevicePtr(place) });
         self.mirrors.remove(start);
         settled.and(ended.map(drop))
     }

@@ -19,6 +19,8 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 struct Mirror {
     range: HostRange,
+    /// Where the server has it.
+    place: u64,
     /// The server's bytes, as far as is known here.
     known: Vec<u8>,
 }
@@ -76,8 +78,18 @@ impl Mirrors {
         lock(&self.ranges).values().map(|mirror| mirror.known.len() as u64).sum()
     }
 
-    pub(super) fn add(&self, range: HostRange) {
-        lock(&self.ranges).insert(range.pointer().0, Mirror { range, known: vec![0; range.len()] });
+    /// The address that the server and its kernels have for mirrored memory.
+    pub(crate) fn place_of(&self, at: u64) -> Option<u64> {
+        if !self.any() {
+            return None;
+        }
+        let ranges = lock(&self.ranges);
+        let (start, mirror) = ranges.range(..=at).next_back()?;
+        (at - start < mirror.known.len() as u64).then(|| mirror.place + (at - start))
+    }
+
+    pub(super) fn add(&self, range: HostRange, place: u64) {
+        lock(&self.ranges).insert(range.pointer().0, Mirror { range, place, known: vec![0; range.len()] });
         self.any.store(true, Ordering::Release);
     }
 
@@ -97,7 +109,7 @@ impl Mirrors {
     fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut now = vec![0; PIECE];
-        for (at, mirror) in lock(&self.ranges).iter_mut() {
+        for mirror in lock(&self.ranges).values_mut() {
             let mut start = 0;
             for known in mirror.known.chunks_mut(PIECE) {
                 let now = &mut now[..known.len()];
@@ -106,7 +118,7 @@ impl Mirrors {
                 let runs = changed_runs(known, now, offset);
                 if read.is_ok() && !runs.is_empty() {
                     let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
-                    changes.push(Change { at: *at, runs });
+                    changes.push(Change { at: mirror.place, runs });
                     known.copy_from_slice(now);
                 }
                 start += known.len();
@@ -118,7 +130,7 @@ impl Mirrors {
     /// Writes what the device has changed. Changes of memory that is not mirrored any more are dropped.
     pub(crate) fn apply(&self, at: u64, runs: &[MirrorRun<'_>]) {
         let mut ranges = lock(&self.ranges);
-        let Some(mirror) = ranges.get_mut(&at) else {
+        let Some(mirror) = ranges.values_mut().find(|mirror| mirror.place == at) else {
             return;
         };
         for run in runs {
@@ -156,7 +168,7 @@ mod tests {
     #[test]
     fn only_what_changed_is_sent_and_what_came_is_not_sent_back() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(PIECE + 8).unwrap());
-        mirrors.add(block.range());
+        mirrors.add(block.range(), block.pointer().0);
         assert!(mirrors.changes().is_empty());
         block.range().sub(PIECE + 4, 2).unwrap().write(&[1, 2]).unwrap();
         let changes = mirrors.changes();
@@ -170,7 +182,7 @@ mod tests {
     #[test]
     fn bytes_outside_a_mirror_are_not_written() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
-        mirrors.add(block.range());
+        mirrors.add(block.range(), block.pointer().0);
         for offset in [15, 16, u32::MAX] {
             mirrors.apply(block.pointer().0, &[MirrorRun { offset, bytes: &[7, 7] }]);
         }

@@ -104,7 +104,8 @@ impl Client {
             Lookup::Device(memory) => memory.resident()?,
             // A program that sets pinned memory as if it were the device's has kernels use it next.
             Lookup::Host(host) if host.pinned().is_some_and(|pinned| stream.vgpu.make_reachable(pinned).is_some()) => {
-                return stream.post(&message(stream.id()));
+                let at = stream.vgpu.device_place(&host.range);
+                return stream.post(&floe_wire::Fill { at, ..message(stream.id()) });
             }
             Lookup::Host(host) => return Self::fill_host(stream, host.range, element, value, extent),
         };

@@ -70,23 +70,24 @@ impl Client {
             |at: DevicePtr, value, flags| MemoryOperation { operation: operation.operation, at, value, flags };
         Ok(match word {
             WordOperation::Write { at, bytes, value } => {
-                self.check_word(at, bytes, vgpu)?;
+                let (at, _) = self.check_word(at, bytes, vgpu)?;
                 (message(at, value, operation.flags), false)
             }
             WordOperation::Wait { at, bytes, value, .. } => {
-                (message(at, value, operation.flags), self.check_word(at, bytes, vgpu)?)
+                let (at, of_host) = self.check_word(at, bytes, vgpu)?;
+                (message(at, value, operation.flags), of_host)
             }
             WordOperation::Flush | WordOperation::Barrier => (message(DevicePtr(0), 0, operation.barrier_flags), false),
         })
     }
 
-    /// Whether a word that is there is host memory.
-    fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<bool> {
+    /// The device's address of a word that is there, and whether the client has to send the program's writes of it.
+    fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<(DevicePtr, bool)> {
         match self.lookup_device(at, u64::from(bytes), vgpu)? {
             Lookup::Host(host) => match host.pinned().and_then(|pinned| vgpu.make_reachable(pinned)) {
-                Some(Reach::Mirrored) => Ok(true),
+                Some(Reach::Mirrored) => Ok((vgpu.device_place(&host.range), true)),
                 // The device's own to look at: nothing is to be sent.
-                Some(Reach::Shared) => Ok(false),
+                Some(Reach::Shared) => Ok((vgpu.device_place(&host.range), false)),
                 None => {
                     log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
                     Err(CudaError::NOT_SUPPORTED)
@@ -100,7 +101,7 @@ impl Client {
                 log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
                 Err(CudaError::INVALID_VALUE)
             }
-            Lookup::Device(_) => Ok(false),
+            Lookup::Device(_) => Ok((at, false)),
         }
     }
 
