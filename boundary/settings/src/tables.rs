@@ -86,6 +86,8 @@ table! {
         "Largest quota of a session: bytes, or with K, M, G, T.";
     shared_memory: Size, "FLOE_SHARED_MEMORY", All, "BYTES", unset "half of the machine's memory",
         "Pinned host memory that a session of this machine may share with its worker: bytes, or with K, M, G, T. 0 shares none.";
+    mirrored_memory: Size, "FLOE_MIRRORED_MEMORY", All, "BYTES", default "256M",
+        "Pinned host memory of a session that its worker mirrors for kernels: bytes, or with K, M, G, T. A worker needs twice as much.";
     bulk_connections: Count<0, 8>, "FLOE_BULK_CONNECTIONS", All, "COUNT", unset "half of the processors",
         "Most TCP connections of a session, beside its main one, that carry large copies: 0 to 8.";
     transport_memory: Size, "FLOE_TRANSPORT_MEMORY", All, "BYTES", default "64M",

@@ -1,6 +1,7 @@
 //! Memory of a program with page faults that floe handles. Pages at addresses of the owner's choice go out; the owner
 //! opens and closes them. A thread that touches a closed page sleeps until the owner's fault handler, in a thread of
-//! its own, has opened or refused it. It knows nothing of devices, and faults of other pages go to the program.
+//! its own, has opened or refused it. Of other memory the kernel notes which pages are written. It knows nothing of
+//! devices, and faults of other pages go to the program.
 
 mod chain;
 mod queue;
@@ -8,8 +9,10 @@ mod registry;
 mod signal;
 mod span;
 mod watch;
+mod written;
 
 pub use registry::{FaultHandler, HostFunctionContext, PageFault};
 pub use signal::install;
 pub use span::{Access, PAGE, Span};
 pub use watch::Watch;
+pub use written::Written;

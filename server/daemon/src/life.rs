@@ -77,6 +77,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         worker: settings.worker.clone(),
         memory_per_session: settings.values.memory_per_session.unwrap_or(0),
         shared_memory: settings.shared_memory,
+        mirrored_memory: settings.values.mirrored_memory,
         bulk_connections: settings.bulk_connections,
         transport_memory: settings.values.transport_memory,
         host_memory: settings.host_memory,

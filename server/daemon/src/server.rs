@@ -62,6 +62,8 @@ pub(crate) struct Server {
     pub(crate) memory_per_session: u64,
     /// The most bytes of host memory a session may share with its worker.
     pub(crate) shared_memory: u64,
+    /// The most bytes of host memory of a session that its worker mirrors.
+    pub(crate) mirrored_memory: u64,
     /// The most connections that carry bulk data of one session.
     pub(crate) bulk_connections: u32,
     /// Bytes of pinned memory for a session's data in flight.
@@ -186,6 +188,7 @@ impl Server {
             worker: &self.worker,
             library: &self.device_library,
             shared_memory: self.shared_memory,
+            mirrored_memory: self.mirrored_memory,
             transport_memory: self.transport_memory,
             idle_limit: self.idle_limit,
             host_memory: self.host_memory,

@@ -244,6 +244,7 @@ fn work(
         host_memory: task.host_memory,
         grants,
         shared_memory: task.shared_memory,
+        mirrored_memory: task.mirrored_memory,
         transport_memory: task.transport_memory,
         device_speaks: gpu.speaks(),
         cache,

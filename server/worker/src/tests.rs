@@ -42,6 +42,7 @@ const BLOCK: u64 = 2 << 20;
 const BASE: u64 = WINDOW_BASE;
 /// Bytes of host memory a session may share.
 const SHARED: u64 = 1 << 20;
+const MIRRORED: u64 = 1 << 20;
 /// Bytes of host memory it may have.
 const HOST_MEMORY: u64 = 4 << 30;
 /// Pinned memory of its transfer buffers.
@@ -118,6 +119,7 @@ impl Client {
             host_memory: HOST_MEMORY,
             grants: None,
             shared_memory: SHARED,
+            mirrored_memory: MIRRORED,
             transport_memory: TRANSPORT,
             device_speaks: false,
             cache: None,

@@ -87,6 +87,7 @@ fn task() -> Task {
         asks_for_memory: false,
         host_memory: 4 << 30,
         shared_memory: 1 << 30,
+        mirrored_memory: 1 << 20,
         transport_memory: 64 << 20,
         transport: Transport::Socket,
         grace_ms: 0,

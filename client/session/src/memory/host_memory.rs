@@ -120,8 +120,8 @@ impl PinnedRange {
 pub(crate) const PLACES: u64 = 0x6000_0000_0000;
 /// The first place outside the arena.
 const PRIVATE_PLACES: u64 = PLACES + arena::BYTES;
-/// Larger private allocations are the system's to place: kernels cannot reach so much host memory anyway.
-const MOST_PLACED: usize = 16 << 20;
+/// Larger private allocations are the system's to place: no mirror is so large.
+const MOST_PLACED: usize = 4 << 30;
 
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);

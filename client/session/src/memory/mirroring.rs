@@ -1,5 +1,5 @@
 //! Host memory that a vGPU's kernels begin and cease to reach. While a stream waits for a word of it, a thread sends
-//! the program's writes. Changes go out before work and waits; memory that is too large to compare is refused.
+//! the program's writes. Changes go out before work and waits; memory beyond the server's limit is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
 
-/// All mirrors of a vGPU together: all of it is looked through before every launch.
-const MOST_BYTES: u64 = 16 << 20;
+/// Mirrors of a vGPU together that are made without being asked for. The server bounds the others.
+const MOST_UNASKED: u64 = 16 << 20;
 /// How soon mirrored memory is looked at again after a wait for a word of it was queued.
 const SOON: Duration = Duration::from_micros(50);
 /// How seldom it is looked at in the end: what a release by the program alone may be late.
@@ -53,28 +53,26 @@ impl Vgpu {
     /// Lets kernels of this vGPU reach host memory, at its own address, else at a second one, if it has one.
     ///
     /// # Errors
-    /// NOT_SUPPORTED beyond what can be looked through before every launch, or where the server has neither address.
+    /// OUT_OF_MEMORY beyond what the server mirrors (`floe serve --mirrored-memory`), NOT_SUPPORTED where it has neither
+    /// address.
     pub(crate) fn mirror(&self, range: HostRange, second: impl FnOnce() -> Option<u64>) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
         let sending = lock(&self.mirrors.sending);
         if self.mirrors.covers(at, bytes) {
             return Ok(());
         }
-        if !self.has_room_to_mirror(&range) {
-            log!(
-                Warn,
-                "cuMemHostGetDevicePointer: kernels reach at most {MOST_BYTES} bytes of host memory, not {bytes} more\n  \
-                 copy it to the device instead"
-            );
-            return Err(CudaError::NOT_SUPPORTED);
-        }
         let ask = |at| self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).map(|_| at);
         let elsewhere = |error| match (error, second()) {
             (CudaError::NOT_SUPPORTED, Some(second)) => ask(second),
             _ => Err(error),
         };
-        let place = ask(at).or_else(elsewhere).inspect_err(|error| {
-            log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}");
+        let place = ask(at).or_else(elsewhere).inspect_err(|error| match error {
+            &CudaError::OUT_OF_MEMORY => log!(
+                Warn,
+                "cuMemHostGetDevicePointer: the server mirrors no {bytes} bytes of host memory more\n  \
+                 copy it to the device instead, or raise the limit there: floe serve --mirrored-memory"
+            ),
+            _ => log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}"),
         })?;
         log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}, for kernels at {place:#x}");
         self.mirrors.add(range, place);
@@ -93,9 +91,9 @@ impl Vgpu {
         self.snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY).is_some_and(|can| can != 0)
     }
 
-    /// Whether a range can be mirrored beside those that are.
+    /// Whether a range can be mirrored unasked beside those that are.
     fn has_room_to_mirror(&self, range: &HostRange) -> bool {
-        self.mirrors.bytes() + range.len() as u64 <= MOST_BYTES
+        self.mirrors.bytes() + range.len() as u64 <= MOST_UNASKED
     }
 
     /// Ends a mirror, with what the device wrote last.

@@ -3,26 +3,62 @@
 //! It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
+use floe_touch::Written;
 use floe_wire::{MirrorRun, changed_runs};
 
 use floe_lock::lock;
 
 /// Bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
+/// Less is compared: that is as quick as asking the kernel.
+const NOTED_FROM: usize = 64 << 10;
 
 /// One range.
 #[derive(Debug)]
 struct Mirror {
     range: HostRange,
-    /// Where the server has it.
+    /// Where the server has it, and its kernels.
     place: u64,
     /// The server's bytes, as far as is known here.
     known: Vec<u8>,
+    /// Says which pages to compare, where the kernel notes writes.
+    written: Option<Written>,
+}
+
+impl Mirror {
+    /// The offsets of bytes that may have changed since the last look. What is written from now on is in the next answer.
+    fn suspects(&self) -> Vec<Range<usize>> {
+        let (start, bytes) = (self.range.pointer().0, self.known.len());
+        let Some(pages) = self.written.as_ref().and_then(Written::take) else {
+            return std::iter::once(0..bytes).collect();
+        };
+        let offset = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(bytes).min(bytes);
+        pages.iter().map(|pages| offset(pages.start)..offset(pages.end)).collect()
+    }
+}
+
+impl Mirror {
+    /// Adds what differs among these bytes to `changes`, piece by piece. From now on the server knows it.
+    fn compare(&mut self, bytes: Range<usize>, now: &mut [u8], changes: &mut Vec<Change>) {
+        let mut start = bytes.start;
+        for known in self.known.get_mut(bytes).into_iter().flat_map(|known| known.chunks_mut(PIECE)) {
+            let now = &mut now[..known.len()];
+            let read = self.range.sub(start, known.len()).and_then(|piece| piece.read_into(now));
+            let runs = changed_runs(known, now, u32::try_from(start).unwrap_or(u32::MAX));
+            if read.is_ok() && !runs.is_empty() {
+                let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
+                changes.push(Change { at: self.place, runs });
+                known.copy_from_slice(now);
+            }
+            start += known.len();
+        }
+    }
 }
 
 /// The mirrored ranges of one vGPU.
@@ -89,7 +125,9 @@ impl Mirrors {
     }
 
     pub(super) fn add(&self, range: HostRange, place: u64) {
-        lock(&self.ranges).insert(range.pointer().0, Mirror { range, place, known: vec![0; range.len()] });
+        let (start, bytes) = (range.pointer().0, range.len());
+        let written = if bytes < NOTED_FROM { None } else { Written::note(&(start..start + bytes as u64)) };
+        lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written });
         self.any.store(true, Ordering::Release);
     }
 
@@ -110,18 +148,8 @@ impl Mirrors {
         let mut changes = Vec::new();
         let mut now = vec![0; PIECE];
         for mirror in lock(&self.ranges).values_mut() {
-            let mut start = 0;
-            for known in mirror.known.chunks_mut(PIECE) {
-                let now = &mut now[..known.len()];
-                let read = mirror.range.sub(start, known.len()).and_then(|piece| piece.read_into(now));
-                let offset = u32::try_from(start).unwrap_or(u32::MAX);
-                let runs = changed_runs(known, now, offset);
-                if read.is_ok() && !runs.is_empty() {
-                    let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
-                    changes.push(Change { at: mirror.place, runs });
-                    known.copy_from_slice(now);
-                }
-                start += known.len();
+            for suspect in mirror.suspects() {
+                mirror.compare(suspect, &mut now, &mut changes);
             }
         }
         changes

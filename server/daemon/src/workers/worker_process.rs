@@ -23,6 +23,8 @@ pub(crate) struct WorkerSettings<'a> {
     pub(crate) library: &'a str,
     /// The most bytes of host memory a session may share.
     pub(crate) shared_memory: u64,
+    /// The most bytes of host memory a session may have mirrored.
+    pub(crate) mirrored_memory: u64,
     /// Bytes of pinned memory for its data in flight.
     pub(crate) transport_memory: u64,
     /// The longest silence of its client; zero: no limit.
@@ -68,6 +70,7 @@ pub(crate) fn start(
         asks_for_memory: admission.asks_for_memory,
         host_memory: place.host_memory,
         shared_memory: place.shared_memory,
+        mirrored_memory: place.mirrored_memory,
         transport_memory: place.transport_memory,
         transport: admission.transport,
         grace_ms: admission.grace_ms,

@@ -37,6 +37,8 @@ pub struct Task {
     pub host_memory: u64,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
+    /// The most bytes of host memory it may mirror.
+    pub mirrored_memory: u64,
     /// Bytes of pinned memory for its data on their way.
     pub transport_memory: u64,
     /// The transport to which client and worker change first of all.

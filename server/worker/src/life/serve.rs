@@ -59,6 +59,8 @@ pub struct Plan {
     pub grants: Option<Box<dyn Grants>>,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
+    /// The most bytes of host memory it may mirror.
+    pub mirrored_memory: u64,
     /// Bytes of pinned memory for its data on their way; streams that are held may make more necessary.
     pub transport_memory: u64,
     /// Whether the device's library says things of its own, which go to the program as what kernels print does.
@@ -130,7 +132,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         printing: Printing::new(plan.device_speaks),
         queue: Queue::new(buffers.commands, host.line, spin, expected),
         log,
-        mirrors: Mirrors::default(),
+        mirrors: Mirrors::new(plan.mirrored_memory),
         descriptor: Mutex::default(),
         hub,
         client: Arc::default(),

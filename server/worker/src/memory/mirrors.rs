@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use floe_abi::CudaError;
 use floe_device::Mapped;
 use floe_transport::{LinkError, Sender};
 use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
 
 use crate::issue::fault::{Fault, violation};
 
-/// All mirrors of a session together.
-const MOST_BYTES: usize = 16 << 20;
 /// The bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
 
@@ -26,12 +25,15 @@ struct Mirror<P> {
 /// The mirrors of a session.
 pub(crate) struct Mirrors<P> {
     any: AtomicBool,
+    /// Bytes of all together.
+    most: u64,
     by_start: Mutex<BTreeMap<u64, Mirror<P>>>,
 }
 
-impl<P> Default for Mirrors<P> {
-    fn default() -> Self {
-        Self { any: AtomicBool::new(false), by_start: Mutex::new(BTreeMap::new()) }
+impl<P> Mirrors<P> {
+    /// None yet, and never more than `most` bytes.
+    pub(crate) fn new(most: u64) -> Self {
+        Self { any: AtomicBool::new(false), most, by_start: Mutex::new(BTreeMap::new()) }
     }
 }
 
@@ -40,12 +42,21 @@ impl<P: Mapped> Mirrors<P> {
         floe_lock::lock(&self.by_start)
     }
 
-    /// Whether a mirror may lie there; a start that is one already or too many bytes are a protocol violation.
-    pub(crate) fn check_new(&self, at: DevicePtr, bytes: usize) -> Result<(), Fault> {
+    /// Whether a mirror may lie there; a start that is one already and an empty one are protocol violations. OUT_OF_MEMORY
+    /// beyond what a session may have.
+    pub(crate) fn check_new(&self, at: DevicePtr, bytes: u64) -> Result<(), Fault> {
         let mirrors = self.lock();
-        let held: usize = mirrors.values().map(|mirror| mirror.known.len()).sum();
-        if bytes == 0 || held.saturating_add(bytes) > MOST_BYTES {
-            return violation(format!("{bytes} bytes more than {held} of mirrored memory, of at most: {MOST_BYTES}"));
+        if bytes == 0 {
+            return violation(format!("an empty mirror at: {:#x}", at.0));
+        }
+        let held: u64 = mirrors.values().map(|mirror| mirror.known.len() as u64).sum();
+        // Changes have offsets of 32 bits.
+        if held.saturating_add(bytes) > self.most || u32::try_from(bytes).is_err() {
+            let words = format!(
+                "{bytes} bytes more than {held} of mirrored memory, of at most (--mirrored-memory): {}",
+                self.most
+            );
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
         }
         if mirrors.contains_key(&at.0) {
             return violation(format!("a mirror starts there already: {:#x}", at.0));

@@ -68,8 +68,19 @@ fn numbers_that_do_not_fit_violate_the_protocol() {
     assert!(words.contains("no mirror starts at"), "{words}");
     let words = mirrored().break_with(&UnmirrorMemory { at: DevicePtr(AT + 1) });
     assert!(words.contains("no mirror starts at"), "{words}");
-    let words = mirrored().break_with(&MirrorMemory { at: DevicePtr(AT + 4096), bytes: 16 << 20 });
-    assert!(words.contains("of mirrored memory, of at most"), "{words}");
+    let words = mirrored().break_with(&MirrorMemory { at: DevicePtr(AT + 4096), bytes: 0 });
+    assert!(words.contains("an empty mirror"), "{words}");
+}
+
+#[test]
+fn more_than_the_operator_allows_is_refused_and_the_session_continues() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 4096 });
+    for bytes in [MIRRORED - 4095, u64::MAX] {
+        let refused = client.call(&MirrorMemory { at: DevicePtr(AT + 4096), bytes }).0;
+        assert_eq!(refused, CudaError::OUT_OF_MEMORY.code(), "{bytes}");
+    }
+    client.ok(&MirrorMemory { at: DevicePtr(AT + 4096), bytes: MIRRORED - 4096 });
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Line {
             printing: Printing::default(),
             queue: Queue::new(buffer_bytes().commands, 1 << 30, Spin::default(), Expected::default()),
             log: Log::nowhere(),
-            mirrors: Default::default(),
+            mirrors: crate::memory::mirrors::Mirrors::new(0),
             descriptor: Default::default(),
             client: Default::default(),
         });
