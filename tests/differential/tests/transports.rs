@@ -1,0 +1,81 @@
+//! Programs of the differential fuzzer through each transport, and through cuts: every byte they read is what the model
+//! says, and all of it together what the CPU device alone gives. `FLOE_DIFFERENTIAL_SEEDS=FIRST..END` runs these seeds
+//! instead, for as long as that takes.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::PathBuf;
+
+use floe_tests::{Cutter, Floed, Outcome, Program};
+
+/// Programs whose seeds never change.
+const FIXED: u64 = 6;
+/// Programs whose seeds follow `seeds`, a number that is counted on with each change of what they walk through.
+const FRESH: u64 = 3;
+
+/// The first seed and how many.
+fn seeds() -> Vec<(u64, u64)> {
+    if let Ok(range) = std::env::var("FLOE_DIFFERENTIAL_SEEDS") {
+        let (first, end) = range.split_once("..").expect("FIRST..END");
+        let (first, end): (u64, u64) = (first.parse().unwrap(), end.parse().unwrap());
+        return vec![(first, end - first)];
+    }
+    let counter: u64 = include_str!("seeds").trim().parse().unwrap();
+    vec![(1, FIXED), (1000 + counter * FRESH, FRESH)]
+}
+
+fn program(first: u64, count: u64, flags: &[&str]) -> Program {
+    let numbers = ["--seed".to_owned(), first.to_string(), "--count".to_owned(), count.to_string()];
+    let arguments: Vec<&str> = numbers.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+    Program::new(PathBuf::from(env!("CARGO_BIN_EXE_floe-differential")), &arguments)
+}
+
+/// The lines of the programs without the time they took.
+fn lines(what: &str, outcome: &Outcome) -> Vec<String> {
+    assert_eq!(outcome.code, Some(0), "{what}: {}{}", outcome.stdout, outcome.stderr);
+    let timeless = |line: &str| line.rsplit_once(", ").map_or(line, |(line, _)| line).to_owned();
+    outcome.stdout.lines().map(timeless).collect()
+}
+
+#[test]
+fn programs_read_the_same_through_every_transport_as_on_the_device_alone() {
+    let daemon = Floed::start();
+    for (first, count) in seeds() {
+        let alone = lines("alone", &program(first, count, &["--plain"]).on_the_device_library().run());
+        assert_eq!(u64::try_from(alone.len()).unwrap(), count);
+        for address in [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()] {
+            let through = program(first, count, &["--plain"]).on(&daemon, &address).run();
+            assert_eq!(lines(&address, &through), alone, "{address}");
+        }
+    }
+}
+
+#[test]
+fn programs_on_two_vgpus_with_mapped_memory_read_what_the_model_says() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    for (first, count) in seeds() {
+        for address in [daemon.shm(), daemon.tcp().to_owned()] {
+            let two = format!("{address}:1,{address}");
+            let outcome = program(first, count, &[]).on(&daemon, &two).run();
+            assert_eq!(lines(&two, &outcome).len(), usize::try_from(count).unwrap());
+        }
+    }
+}
+
+#[test]
+fn programs_read_the_same_through_cuts() {
+    let daemon = Floed::start_with(&["--grace", "60"], &[]);
+    for (first, count) in seeds() {
+        let alone = lines("alone", &program(first, count, &["--plain"]).on_the_device_library().run());
+        // Every connection ends after some hundred thousand bytes, another number each time.
+        let mut carried = 100_000_u64;
+        let plan = move || {
+            carried = carried.wrapping_mul(7).wrapping_add(first) % 900_001;
+            Some(100_000 + carried)
+        };
+        let cutter = Cutter::start(daemon.tcp(), Box::new(plan));
+        let through = program(first, count, &["--plain"]).on(&daemon, &cutter.address()).run();
+        assert_eq!(lines("through cuts", &through), alone);
+        assert!(cutter.cuts() > 0, "no connection was cut");
+    }
+}
