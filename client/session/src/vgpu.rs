@@ -202,6 +202,17 @@ impl Vgpu {
         self.errors.report()
     }
 
+    /// Waits for all work that precedes work issued now on this stream: what the client does itself is in its place
+    /// then. A synchronize alone does not wait for the legacy default stream, so a function that does nothing goes ahead
+    /// of it where that has work.
+    pub(crate) fn synchronize_place(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
+        if self.order.waits_for_legacy(progress) {
+            let nothing = connection::HostWork::Own(Box::new(|| {}));
+            self.connection.host_function(progress, self.next_id(), nothing)?;
+        }
+        self.synchronize_stream(progress)
+    }
+
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
     /// blocking ones too.
     pub(crate) fn is_quiet(&self, progress: &StreamProgress) -> bool {

@@ -101,6 +101,10 @@ impl Loaded {
             vgpu.forget_variable(global.at);
         }
         drop(globals);
+        // The driver's unload waits for the GPU and would hold the issuer up, also for what a host function needs.
+        if vgpu.is_held() {
+            vgpu.synchronize()?;
+        }
         vgpu.connection.post(&UnloadLibrary { library: LibraryId(self.id) })?;
         Ok(())
     }

@@ -187,6 +187,11 @@ impl Order {
         self.write().retain(|stream, _| *stream == LEGACY);
     }
 
+    /// Whether new work of a stream waits for outstanding work of the legacy default stream.
+    pub(crate) fn waits_for_legacy(&self, progress: &StreamProgress) -> bool {
+        progress.blocking && progress.stream != LEGACY && !self.legacy.is_idle()
+    }
+
     /// Whether nothing is outstanding anywhere.
     pub(crate) fn is_idle(&self) -> bool {
         self.read().values().all(|progress| progress.is_idle())

@@ -137,7 +137,7 @@ impl Client {
         from: &HostRange,
         extent: &Extent,
     ) -> CudaResult<()> {
-        stream.vgpu.synchronize_stream(stream.progress())?;
+        stream.vgpu.synchronize_place(stream.progress())?;
         self.wait_for_writes(from)?;
         self.wait_for_writes(to)?;
         match extent {

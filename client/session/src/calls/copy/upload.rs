@@ -36,7 +36,7 @@ impl Client {
         let end = ProgramEnd::new(self, from, stream);
         let (first, way) = to_device(&end, mode, extent);
         if first.stream {
-            vgpu.synchronize_stream(stream.progress())?;
+            vgpu.synchronize_place(stream.progress())?;
         }
         if first.writers {
             self.wait_for_writes(source)?;
