@@ -17,7 +17,7 @@ pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
 pub use processes::{descendants, open_files, settled, threads};
 pub use program::{Outcome, Program, Statistics};
-pub use table::{Expectation, Linkage, example, examples, examples_between};
+pub use table::{Expectation, Linkage, example, examples, examples_between, examples_of_processes};
 
 /// A folder named by an environment variable, else one under `target/`.
 ///

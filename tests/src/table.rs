@@ -28,6 +28,8 @@ struct Entry {
     /// Whether all of them are of one server.
     #[serde(default)]
     peers: bool,
+    /// Processes that it forks, if they share memory.
+    processes: Option<u32>,
     run: Vec<Expectation>,
 }
 
@@ -60,7 +62,16 @@ pub struct Expectation {
 /// When the table cannot be read.
 #[must_use]
 pub fn examples() -> Vec<(String, Expectation)> {
-    runs_of(|entry| entry.vgpus.unwrap_or(1) == 1)
+    runs_of(|entry| entry.vgpus.unwrap_or(1) == 1 && entry.processes.is_none())
+}
+
+/// Every run of every program of several processes.
+///
+/// # Panics
+/// When the table cannot be read.
+#[must_use]
+pub fn examples_of_processes() -> Vec<(String, Expectation)> {
+    runs_of(|entry| entry.processes.is_some())
 }
 
 /// Every run of every program of two devices; on two servers only those whose kernels stay on their own device.

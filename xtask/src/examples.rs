@@ -49,6 +49,10 @@ pub(crate) struct Program {
     #[serde(default)]
     #[allow(dead_code, reason = "the tests read the same table")]
     pub(crate) peers: bool,
+    /// How many processes it forks that share memory, which only the tests ask.
+    #[serde(default)]
+    #[allow(dead_code, reason = "the tests read the same table")]
+    pub(crate) processes: Option<u32>,
     /// The runs a test makes.
     pub(crate) run: Vec<Run>,
 }
@@ -157,6 +161,7 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
     let rules = newest(&[
         sources().join("check.h"),
         sources().join("check_driver.h"),
+        sources().join("processes.h"),
         sources().join("programs.toml"),
         home.nvcc(),
     ])?;

@@ -10,6 +10,7 @@ mod copies;
 mod devices;
 mod graphs;
 mod handles;
+mod ipc;
 mod launches;
 mod memory;
 mod result;
@@ -28,6 +29,7 @@ pub use graphs::{
     MemcpyNodeParams, MemsetNodeParams,
 };
 pub use handles::*;
+pub use ipc::{FabricHandle, IpcEventHandle, IpcMemHandle, PoolPointerData};
 pub use launches::{
     LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END, LaunchAttribute, LaunchAttributeValue,
     LaunchConfig,

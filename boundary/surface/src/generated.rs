@@ -12,6 +12,7 @@ pub mod event;
 mod exports;
 pub mod graph;
 pub mod graph_memory;
+pub mod ipc;
 pub mod kernel;
 pub mod launch;
 pub mod library;
@@ -41,6 +42,7 @@ pub mod traits {
     pub use super::event::EventCalls;
     pub use super::graph::GraphCalls;
     pub use super::graph_memory::GraphMemoryCalls;
+    pub use super::ipc::IpcCalls;
     pub use super::kernel::KernelCalls;
     pub use super::launch::LaunchCalls;
     pub use super::library::LibraryCalls;
@@ -70,6 +72,7 @@ pub trait Driver:
     + EventCalls
     + GraphCalls
     + GraphMemoryCalls
+    + IpcCalls
     + KernelCalls
     + LaunchCalls
     + LibraryCalls
@@ -101,6 +104,7 @@ impl<T> Driver for T where
         + EventCalls
         + GraphCalls
         + GraphMemoryCalls
+        + IpcCalls
         + KernelCalls
         + LaunchCalls
         + LibraryCalls

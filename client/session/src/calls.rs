@@ -8,6 +8,7 @@ mod copy;
 mod device;
 mod event;
 mod graph;
+mod ipc;
 mod kernel;
 mod launch;
 mod library;

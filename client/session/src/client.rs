@@ -164,7 +164,7 @@ impl Client {
         let primary = Arc::new(ContextState::primary(context, Arc::clone(&vgpu)));
         self.contexts.insert(context.id, Arc::clone(&primary));
         let pool = Handle::new(Kind::Pool, vgpu.ordinal, self.next_id());
-        self.pools.insert(pool.id, Arc::new(PoolState::new(Arc::clone(&vgpu), true)));
+        self.pools.insert(pool.id, Arc::new(PoolState::default_of(Arc::clone(&vgpu))));
         DeviceState::new(vgpu, primary, MemPool(pool.value()))
     }
 

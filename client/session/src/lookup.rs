@@ -63,6 +63,15 @@ pub(crate) struct DeviceRange<'c> {
     /// The allocation, if it was cut from a block. Else it is a mapping of the program's own, or a global variable.
     pub(crate) allocation: Option<Made>,
     pub(crate) is_managed: bool,
+    /// Another process has allocated it.
+    pub(crate) is_opened: bool,
+}
+
+impl DeviceRange<'_> {
+    /// Whether this process has allocated it, by a block and for the device alone.
+    pub(crate) fn is_own_allocation(&self) -> bool {
+        self.allocation.is_some() && !self.is_managed && !self.is_opened
+    }
 }
 
 /// The allocation that memory is part of.
@@ -234,11 +243,16 @@ fn device_range(vgpu: &Arc<Vgpu>, at: DevicePtr) -> Option<DeviceRange<'_>> {
     if let Some(found) = lock(vgpu.blocks_at(at)).find(at.0) {
         let made = Made { context: Context(found.owner), serial: found.serial };
         let (start, bytes) = (DevicePtr(found.at), found.bytes);
-        return Some(DeviceRange { vgpu, start, bytes, allocation: Some(made), is_managed });
+        return Some(DeviceRange { vgpu, start, bytes, allocation: Some(made), is_managed, is_opened: false });
+    }
+    if let Some(found) = lock(&vgpu.openings.opened).find(at.0) {
+        let allocation = Some(Made { context: found.context, serial: found.serial });
+        let (start, bytes) = (DevicePtr(found.at), found.bytes);
+        return Some(DeviceRange { vgpu, start, bytes, allocation, is_managed: false, is_opened: true });
     }
     let range = lock(&vgpu.virtual_memory).mapping(at.0).or_else(|| vgpu.global_at(at))?;
     let (start, bytes) = (DevicePtr(range.start), range.end - range.start);
-    Some(DeviceRange { vgpu, start, bytes, allocation: None, is_managed })
+    Some(DeviceRange { vgpu, start, bytes, allocation: None, is_managed, is_opened: false })
 }
 
 /// Tests count lookups; a program's cost nothing for it.

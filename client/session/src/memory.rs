@@ -7,6 +7,7 @@ pub(crate) mod arena;
 pub(crate) mod blocks;
 pub(crate) mod file_pages;
 pub(crate) mod host_memory;
+pub(crate) mod ipc;
 pub(crate) mod managed;
 mod mappings;
 pub(crate) mod mirroring;

@@ -28,6 +28,8 @@ use floe_image::Takes;
 use floe_wire::{ArrayId, Call, SynchronizeContext, SynchronizeStream};
 
 use crate::memory::blocks::Blocks;
+use crate::memory::ipc::exports::Exports;
+use crate::memory::ipc::opened::Openings;
 use crate::memory::managed::Managed;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::peers::Peers;
@@ -86,6 +88,10 @@ pub(crate) struct Vgpu {
     pub(crate) staging: Staging,
     /// What it shares with other sessions of its server.
     pub(crate) peers: Peers<Self>,
+    /// What the program has handed to other processes.
+    pub(crate) exports: Mutex<Exports>,
+    /// What other processes have handed to it.
+    pub(crate) openings: Openings<Fence>,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -139,6 +145,8 @@ impl Vgpu {
             sharing: Sharing::default(),
             staging: Staging::default(),
             peers: Peers::new(attached.seat),
+            exports: Mutex::default(),
+            openings: Openings::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -226,7 +234,8 @@ impl Vgpu {
         };
         if self.window.contains(&at.0) {
             let inside = lock(self.blocks_at(at)).reach(at.0).is_some_and(|reach| end <= reach);
-            return inside || lock(&self.virtual_memory).covers(at.0, end);
+            let is_opened = || lock(&self.openings.opened).reach(at.0).is_some_and(|reach| end <= reach);
+            return inside || lock(&self.virtual_memory).covers(at.0, end) || is_opened();
         }
         self.global_at(at).is_some_and(|range| end <= range.end)
     }

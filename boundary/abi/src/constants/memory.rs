@@ -197,6 +197,13 @@ pub mod handle_type {
     pub const FABRIC: u32 = Raw::CU_MEM_HANDLE_TYPE_FABRIC.0;
 }
 
+/// Flags of `cuIpcOpenMemHandle`.
+pub mod ipc_mem_flags {
+    use cudarc::driver::sys::CUipcMem_flags_enum as Raw;
+    /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`.
+    pub const LAZY_ENABLE_PEER_ACCESS: u32 = Raw::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+}
+
 /// Flags of `cuMemHostAlloc`.
 pub mod host_alloc_flags {
     use cudarc::driver::sys;

@@ -1098,6 +1098,36 @@ pub unsafe extern "C" fn cuDeviceGraphMemTrim(device: Device) -> CuResult {
 guard(driver(), "cuDeviceGraphMemTrim", |driver| unsafe { $crate::generated::graph_memory::cuDeviceGraphMemTrim(driver, device) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcGetMemHandle(handle: *mut IpcMemHandle, address: DevicePtr) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcGetMemHandle", |driver| unsafe { $crate::generated::ipc::cuIpcGetMemHandle(driver, handle, address) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(address: *mut DevicePtr, handle: IpcMemHandle, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcOpenMemHandle_v2", |driver| unsafe { $crate::generated::ipc::cuIpcOpenMemHandle_v2(driver, address, handle, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: IpcMemHandle, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcOpenMemHandle", |driver| unsafe { $crate::generated::ipc::cuIpcOpenMemHandle_v2(driver, address, handle, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcCloseMemHandle(address: DevicePtr) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcCloseMemHandle", |driver| unsafe { $crate::generated::ipc::cuIpcCloseMemHandle(driver, address) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcGetEventHandle(handle: *mut IpcEventHandle, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcGetEventHandle", |driver| unsafe { $crate::generated::ipc::cuIpcGetEventHandle(driver, handle, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuIpcOpenEventHandle(event: *mut Event, handle: IpcEventHandle) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuIpcOpenEventHandle", |driver| unsafe { $crate::generated::ipc::cuIpcOpenEventHandle(driver, event, handle) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetFunction(function: *mut Function, kernel: Kernel) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard(driver(), "cuKernelGetFunction", |driver| unsafe { $crate::generated::kernel::cuKernelGetFunction(driver, function, kernel) })
@@ -1728,6 +1758,26 @@ pub unsafe extern "C" fn cuMemSetMemPool(location: *const MemLocation, kind: u32
 guard(driver(), "cuMemSetMemPool", |driver| unsafe { $crate::marshal::pool::cuMemSetMemPool(driver, location, kind, pool) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolExportToShareableHandle(shareable: *mut c_void, pool: MemPool, kind: u32, flags: u64) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuMemPoolExportToShareableHandle", |driver| unsafe { $crate::marshal::pool::cuMemPoolExportToShareableHandle(driver, shareable, pool, kind, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolImportFromShareableHandle(pool: *mut MemPool, shareable: *mut c_void, kind: u32, flags: u64) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuMemPoolImportFromShareableHandle", |driver| unsafe { $crate::marshal::pool::cuMemPoolImportFromShareableHandle(driver, pool, shareable, kind, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolExportPointer(data: *mut PoolPointerData, address: DevicePtr) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuMemPoolExportPointer", |driver| unsafe { $crate::generated::pool::cuMemPoolExportPointer(driver, data, address) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolImportPointer(address: *mut DevicePtr, pool: MemPool, data: *const PoolPointerData) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuMemPoolImportPointer", |driver| unsafe { $crate::generated::pool::cuMemPoolImportPointer(driver, address, pool, data) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuProfilerStart() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard(driver(), "cuProfilerStart", |driver| unsafe { $crate::generated::profiler::cuProfilerStart(driver) })
@@ -2282,7 +2332,7 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DGetDescriptor cuArrayCreate cuArrayGetDescriptor cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphConditionalHandleCreate cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoD cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyDtoA cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfRefGetArray cuSurfRefSetArray cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DGetDescriptor cuArrayCreate cuArrayGetDescriptor cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphConditionalHandleCreate cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoD cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyDtoA cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfRefGetArray cuSurfRefSetArray cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
@@ -2464,6 +2514,12 @@ $crate::expansion::Symbol::new("cuGraphUpload_ptsz", cuGraphUpload_ptsz as *cons
 $crate::expansion::Symbol::new("cuGreenCtxCreate", cuGreenCtxCreate as *const ()),
 $crate::expansion::Symbol::new("cuGreenCtxDestroy", cuGreenCtxDestroy as *const ()),
 $crate::expansion::Symbol::new("cuInit", cuInit as *const ()),
+$crate::expansion::Symbol::new("cuIpcCloseMemHandle", cuIpcCloseMemHandle as *const ()),
+$crate::expansion::Symbol::new("cuIpcGetEventHandle", cuIpcGetEventHandle as *const ()),
+$crate::expansion::Symbol::new("cuIpcGetMemHandle", cuIpcGetMemHandle as *const ()),
+$crate::expansion::Symbol::new("cuIpcOpenEventHandle", cuIpcOpenEventHandle as *const ()),
+$crate::expansion::Symbol::new("cuIpcOpenMemHandle", cuIpcOpenMemHandle as *const ()),
+$crate::expansion::Symbol::new("cuIpcOpenMemHandle_v2", cuIpcOpenMemHandle_v2 as *const ()),
 $crate::expansion::Symbol::new("cuKernelGetAttribute", cuKernelGetAttribute as *const ()),
 $crate::expansion::Symbol::new("cuKernelGetFunction", cuKernelGetFunction as *const ()),
 $crate::expansion::Symbol::new("cuKernelGetLibrary", cuKernelGetLibrary as *const ()),
@@ -2531,8 +2587,12 @@ $crate::expansion::Symbol::new("cuMemImportFromShareableHandle", cuMemImportFrom
 $crate::expansion::Symbol::new("cuMemMap", cuMemMap as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolCreate", cuMemPoolCreate as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolDestroy", cuMemPoolDestroy as *const ()),
+$crate::expansion::Symbol::new("cuMemPoolExportPointer", cuMemPoolExportPointer as *const ()),
+$crate::expansion::Symbol::new("cuMemPoolExportToShareableHandle", cuMemPoolExportToShareableHandle as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolGetAccess", cuMemPoolGetAccess as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolGetAttribute", cuMemPoolGetAttribute as *const ()),
+$crate::expansion::Symbol::new("cuMemPoolImportFromShareableHandle", cuMemPoolImportFromShareableHandle as *const ()),
+$crate::expansion::Symbol::new("cuMemPoolImportPointer", cuMemPoolImportPointer as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolSetAccess", cuMemPoolSetAccess as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolSetAttribute", cuMemPoolSetAttribute as *const ()),
 $crate::expansion::Symbol::new("cuMemPoolTrimTo", cuMemPoolTrimTo as *const ()),

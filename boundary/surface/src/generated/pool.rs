@@ -85,6 +85,38 @@ pub trait PoolCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32>;
+
+    /// A descriptor by which another process imports a pool that was made for it, and through it the pool's allocations. Other kinds of handles are NOT_SUPPORTED.
+    ///
+    /// `cuMemPoolExportToShareableHandle`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_pool_export_to_shareable_handle(&self, pool: MemPool) -> CudaResult<OwnedFd>;
+
+    /// A pool of another process, by its descriptor. Nothing can be allocated from it.
+    ///
+    /// `cuMemPoolImportFromShareableHandle`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_pool_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool>;
+
+    /// The bytes by which another process imports an allocation of an exported pool.
+    ///
+    /// `cuMemPoolExportPointer`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_pool_export_pointer(&self, address: DevicePtr) -> CudaResult<PoolPointerData>;
+
+    /// Maps an allocation of an imported pool.
+    ///
+    /// `cuMemPoolImportPointer`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_pool_import_pointer(&self, pool: MemPool, data: &PoolPointerData) -> CudaResult<DevicePtr>;
 }
 
 /// `cuMemAllocAsync`: checks what C passed and calls [`Driver::mem_alloc_async`](crate::Driver).
@@ -245,6 +277,53 @@ pub unsafe fn cuMemPoolGetAccess<D: crate::Driver>(
     // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
     unsafe {
         c::put(flags, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemPoolExportPointer`: checks what C passed and calls [`Driver::mem_pool_export_pointer`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolExportPointer`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuMemPoolExportPointer<D: crate::Driver>(
+    driver: &'static D,
+    data: *mut PoolPointerData,
+    address: DevicePtr,
+) -> CudaResult<()> {
+    c::present(data)?;
+    let value0 = driver.mem_pool_export_pointer(address)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(data, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemPoolImportPointer`: checks what C passed and calls [`Driver::mem_pool_import_pointer`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolImportPointer`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuMemPoolImportPointer<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    pool: MemPool,
+    data: *const PoolPointerData,
+) -> CudaResult<()> {
+    c::present(address)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let data = unsafe { c::reference(data)? };
+    let value0 = driver.mem_pool_import_pointer(pool, data)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags, event_record_flags};
 use floe_surface::EventCalls;
 use floe_surface::graph::Work;
-use floe_wire::{Call, CreateEvent, DestroyEvent, ElapsedTime, EventId, QueryEvent, SynchronizeEvent};
+use floe_wire::{Call, CreateEvent, ElapsedTime, EventId, QueryEvent, SynchronizeEvent};
 
 use crate::client::Client;
 use crate::objects::event::EventState;
@@ -47,7 +47,7 @@ impl EventCalls for Client {
         let context = self.working()?;
         let vgpu = &context.vgpu;
         let id = vgpu.next_id();
-        // Handing the event to another process is refused when it is tried; until then it is an event like others.
+        // Until it is handed to another process it is an event like others.
         vgpu.connection.post(&CreateEvent { event: EventId(id), flags: flags & !event_flags::INTERPROCESS })?;
         let state = EventState::new(Arc::clone(vgpu), id, context.handle(), flags);
         self.objects(vgpu)?.events.insert(id, Arc::new(state));
@@ -67,6 +67,9 @@ impl EventCalls for Client {
         self.graphs.refuse_unsafe()?;
         let event = self.event(event)?;
         event.vgpu.errors.report()?;
+        if let Some(shared) = event.shared()? {
+            return shared.query(&event.vgpu);
+        }
         let Some(record) = event.outstanding() else {
             return Ok(());
         };
@@ -90,6 +93,9 @@ impl EventCalls for Client {
         self.graphs.refuse_captured(event)?;
         let event = self.event(event)?;
         event.vgpu.errors.report()?;
+        if let Some(shared) = event.shared()? {
+            return shared.synchronize(&event.vgpu);
+        }
         let Some(record) = event.outstanding() else {
             return Ok(());
         };
@@ -107,8 +113,7 @@ impl EventCalls for Client {
             .and_then(|device| device.objects.events.remove(handle.id))
             .ok_or(CudaError::INVALID_HANDLE)?;
         self.graphs.forget_event(event);
-        state.vgpu.connection.post(&DestroyEvent { event: EventId(state.id()) })?;
-        Ok(())
+        state.abandon()
     }
 
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {

@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::Found;
 use crate::memory::file_pages::FilePages;
+use crate::memory::ipc::opened::Door;
 use crate::memory::managed::Attachment;
 use floe_lock::lock;
 
@@ -95,6 +96,9 @@ impl MemoryCalls for Client {
             return Ok(());
         }
         let fence = vgpu.fence_of(address.0);
+        if vgpu.close(address, Door::Pool, fence.clone())? {
+            return Ok(());
+        }
         let freed = lock(&vgpu.blocks).free(address.0, fence, None);
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
         vgpu.collect()

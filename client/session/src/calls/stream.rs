@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::log::log_once;
 use crate::memory::peers::signals::Awaited;
 use crate::objects::event::EventState;
+use crate::objects::event::shared::SharedEvent;
 use crate::objects::stream::{Asked, StreamState};
 use crate::objects::thread;
 use crate::vgpu::Vgpu;
@@ -81,6 +82,9 @@ impl Client {
 
     /// The stream waits for what an event records.
     pub(crate) fn wait_on(stream: &StreamState, event: &EventState) -> CudaResult<()> {
+        if let Some(shared) = event.shared()? {
+            return Self::wait_on_shared(stream, event, shared);
+        }
         if event.is_known_complete() {
             return Ok(());
         }
@@ -97,6 +101,18 @@ impl Client {
         Self::wait_across(stream, &copy)?;
         copy.abandon();
         Ok(())
+    }
+
+    /// The same of an event that several processes have.
+    fn wait_on_shared(stream: &StreamState, event: &EventState, shared: &SharedEvent) -> CudaResult<()> {
+        if Arc::ptr_eq(&stream.vgpu, &event.vgpu) {
+            return shared.wait_on(stream);
+        }
+        // A stream there that holds nothing but the wait.
+        let copy = StreamState::create(&event.vgpu, event.context(), stream_flags::NON_BLOCKING, 0)?;
+        let result = shared.wait_on(&copy).and_then(|()| Self::wait_for_stream(stream, &copy));
+        copy.abandon();
+        result
     }
 
     /// The stream waits for all work so far of a stream of another vGPU.

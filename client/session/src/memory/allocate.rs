@@ -117,6 +117,7 @@ impl Vgpu {
     /// further since the last time.
     pub(crate) fn collect(&self) -> CudaResult<()> {
         self.give_up_arrays()?;
+        self.unmap_closed()?;
         let news = self.news();
         let known = self.collected_news.swap(news, Ordering::Relaxed) == news;
         self.unmap_returned()?;

@@ -32,6 +32,7 @@ impl Vgpu {
     /// Releases physical memory nothing refers to. The server keeps what is mapped, so that others may still import it.
     pub(crate) fn release_unused(&self, memory: &mut VirtualMemory, id: u64) -> CudaResult<()> {
         if memory.drop_unused(id) {
+            lock(&self.exports).released(id);
             self.connection.post(&ReleaseBlock { block: BlockId(id) })?;
         }
         Ok(())
@@ -42,7 +43,6 @@ impl Vgpu {
     ///
     /// # Errors
     /// As [`Vgpu::import`].
-    #[allow(dead_code, reason = "memory that other processes hand over asks for it")]
     pub(crate) fn import_physical(&self, from: &Exporter, object: u64) -> CudaResult<(u64, u64)> {
         let imported = self.import(from, object)?;
         let location = MemLocation { kind: location_type::DEVICE, id: i32::from(self.ordinal) };
@@ -58,7 +58,6 @@ impl Vgpu {
     ///
     /// # Errors
     /// As [`Vgpu::import`]; OUT_OF_MEMORY where the window has no room.
-    #[allow(dead_code, reason = "memory that other processes hand over asks for it")]
     pub(crate) fn import_foreign(&self, from: &Exporter, object: u64) -> CudaResult<(DevicePtr, u64)> {
         let (id, bytes) = self.import_physical(from, object)?;
         let mut memory = lock(&self.virtual_memory);
@@ -78,13 +77,10 @@ impl Vgpu {
         Ok((DevicePtr(at), bytes))
     }
 
-    /// Unmaps and returns what was imported to this address, behind all work that may use it.
-    #[allow(dead_code, reason = "memory that other processes hand over asks for it")]
+    /// Unmaps and returns what was imported to this address. Nothing uses it any more.
     pub(crate) fn return_foreign(&self, DevicePtr(at): DevicePtr) -> CudaResult<()> {
         let found = lock(&self.virtual_memory).mappings.get(&at).map(|mapping| mapping.bytes);
         let bytes = found.ok_or(CudaError::INVALID_VALUE)?;
-        self.synchronize()?;
-        self.synchronize_importers();
         let removed = lock(&self.virtual_memory).remove_exactly(&(at..at + bytes))?;
         removed.iter().try_for_each(|(start, mapping)| self.unmap_mapping(*start, mapping))?;
         lock(&self.virtual_memory).reserved.release(at, bytes);

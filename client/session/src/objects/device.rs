@@ -76,6 +76,7 @@ impl DeviceState {
         }
         vgpu.begin_epoch();
         vgpu.leave_peers();
+        vgpu.withdraw_everything();
         self.objects.clear();
         lock(&vgpu.leaving_arrays).clear();
         lock(&vgpu.occupancy).clear();
@@ -95,6 +96,7 @@ impl DeviceState {
         vgpu.staging.clear();
         vgpu.clear_managed();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
+        vgpu.forget_opened();
         lock(&vgpu.blocks).clear();
         lock(&vgpu.virtual_memory).clear();
         vgpu.errors.reset();
@@ -113,7 +115,7 @@ impl DeviceState {
             stream.abandon();
         }
         for event in objects.events.remove_if(|event| event.context() == context) {
-            vgpu.connection.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event.id()) })?;
+            event.abandon()?;
         }
         self.clear_arrays(context)?;
         for module in objects.modules.remove_if(|module| module.context() == context) {
@@ -121,9 +123,11 @@ impl DeviceState {
         }
         let fence = vgpu.fence_of_all();
         vgpu.free_managed_of(context, &fence);
-        let mut blocks = lock(&vgpu.blocks);
-        for at in blocks.owned_by(context.0) {
-            blocks.free(at, fence.clone(), None);
+        vgpu.close_all_of(context, &fence)?;
+        let owned = lock(&vgpu.blocks).owned_by(context.0);
+        for at in owned {
+            vgpu.withdraw_allocation(at);
+            lock(&vgpu.blocks).free(at, fence.clone(), None);
         }
         settled
     }

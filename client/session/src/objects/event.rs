@@ -1,16 +1,22 @@
 //! An event as this process knows it: what it records of which stream, and what the server last said about that.
 //! Records are posted; replies tell whether one is over. It knows no handle but its context's.
 
-use std::sync::{Arc, Mutex};
+pub(crate) mod shared;
+
+use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, event_flags};
-use floe_wire::{EventId, RecordEvent};
+use floe_wire::{DestroyEvent, EventId, RecordEvent};
 
+use crate::memory::ipc::exporting::Part;
+use crate::memory::ipc::passport::{Passport, Subject};
+use crate::memory::peers::ticket::Scope;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::NotReady;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
+use shared::SharedEvent;
 
 /// One event.
 #[derive(Debug)]
@@ -20,6 +26,8 @@ pub(crate) struct EventState {
     context: Context,
     flags: u32,
     record: Mutex<Option<Record>>,
+    /// What other processes have of it, from when it is exported; from the start, if it is another process's.
+    shared: OnceLock<SharedEvent>,
 }
 
 /// The work that an event records: everything on a stream up to a frame.
@@ -43,7 +51,55 @@ impl Record {
 impl EventState {
     /// A new event, which records nothing yet.
     pub(crate) fn new(vgpu: Arc<Vgpu>, id: u64, context: Context, flags: u32) -> Self {
-        Self { vgpu, id, context, flags, record: Mutex::default() }
+        Self { vgpu, id, context, flags, record: Mutex::default(), shared: OnceLock::new() }
+    }
+
+    /// Another process's event.
+    pub(crate) fn opened(vgpu: Arc<Vgpu>, id: u64, context: Context, passport: &Passport) -> CudaResult<Self> {
+        let flags = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
+        let signals = vgpu.open_signals(passport)?;
+        Ok(Self { shared: OnceLock::from(SharedEvent::opened(signals)), ..Self::new(vgpu, id, context, flags) })
+    }
+
+    /// What other processes have of it, as long as all of them are there: from then on an event of this process's is its own
+    /// alone.
+    pub(crate) fn shared(&self) -> CudaResult<Option<&SharedEvent>> {
+        let Some(shared) = self.shared.get() else { return Ok(None) };
+        let is_alone = !shared.is_opened() && shared.is_over(&self.vgpu)?;
+        Ok((!is_alone).then_some(shared))
+    }
+
+    /// What the program passes on, so that another process can open it.
+    ///
+    /// # Errors
+    /// INVALID_VALUE of an event that was not made for that, or that another process has made.
+    pub(crate) fn export(&self) -> CudaResult<Passport> {
+        if self.flags & event_flags::INTERPROCESS == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // Held so that no record goes the old way meanwhile.
+        let record = lock(&self.record);
+        if let Some(shared) = self.shared.get() {
+            return shared.passport().copied().ok_or(CudaError::INVALID_VALUE);
+        }
+        let signals = self.vgpu.create_signals()?;
+        let passport = self.vgpu.issue(Subject::Event, Scope::Signals(signals), Part::WHOLE)?;
+        let shared = SharedEvent::exported(signals, passport);
+        if record.as_ref().is_some_and(|record| !record.is_complete()) {
+            shared.record_earlier(&self.vgpu, self.id)?;
+        }
+        self.shared.get_or_init(|| shared);
+        Ok(passport)
+    }
+
+    /// It is destroyed, here and at the server.
+    pub(crate) fn abandon(&self) -> CudaResult<()> {
+        match self.shared.get() {
+            Some(shared) if shared.is_opened() => return shared.abandon(&self.vgpu),
+            Some(shared) => shared.abandon(&self.vgpu)?,
+            None => {}
+        }
+        self.vgpu.connection.post(&DestroyEvent { event: EventId(self.id) }).map(drop)
     }
 
     /// Its id on the wire.
@@ -115,6 +171,12 @@ impl EventState {
         let message = RecordEvent { event: EventId(self.id), stream: stream.id(), flags: 0 };
         // The lock is held over the post so that two threads' records end up here in the order of the wire.
         let mut record = lock(&self.record);
+        if let Some(shared) = self.shared.get() {
+            shared.record(stream)?;
+            if shared.is_opened() {
+                return Ok(());
+            }
+        }
         let sequence = stream.vgpu.connection.post_on(stream.progress(), &message)?;
         *record = Some(Record { progress: Arc::clone(stream.progress()), sequence, within_launch: false, asked: None });
         Ok(())

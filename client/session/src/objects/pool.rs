@@ -15,6 +15,10 @@ use floe_lock::lock;
 pub(crate) struct PoolState {
     pub(crate) vgpu: Arc<Vgpu>,
     pub(crate) is_default: bool,
+    /// Bits of `handle_type`: how other processes may get it.
+    pub(crate) handle_types: u32,
+    /// The pool of another process that this one is.
+    pub(crate) origin: Option<PoolOrigin>,
     pub(crate) release_threshold: AtomicU64,
     /// The reuse switches: 1 unless the program has turned one off.
     pub(crate) switches: Mutex<HashMap<u32, u64>>,
@@ -22,6 +26,15 @@ pub(crate) struct PoolState {
     reached_by: Mutex<(u64, BTreeSet<u8>)>,
     /// The allocations it has given out.
     given: Mutex<Given>,
+}
+
+/// A pool of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolOrigin {
+    /// The session it is of.
+    pub(crate) session: u64,
+    /// Its number in that process.
+    pub(crate) pool: u64,
 }
 
 /// The allocations that a pool has given out and not got back.
@@ -36,11 +49,23 @@ pub(crate) struct Given {
 }
 
 impl PoolState {
+    /// The empty pool that a vGPU has from the start.
+    pub(crate) fn default_of(vgpu: Arc<Vgpu>) -> Self {
+        Self { is_default: true, ..Self::created(vgpu, 0) }
+    }
+
+    /// Another process's pool.
+    pub(crate) fn imported(vgpu: Arc<Vgpu>, origin: PoolOrigin) -> Self {
+        Self { origin: Some(origin), ..Self::created(vgpu, 0) }
+    }
+
     /// An empty pool on a vGPU.
-    pub(crate) fn new(vgpu: Arc<Vgpu>, is_default: bool) -> Self {
+    pub(crate) fn created(vgpu: Arc<Vgpu>, handle_types: u32) -> Self {
         Self {
             vgpu,
-            is_default,
+            is_default: false,
+            handle_types,
+            origin: None,
             release_threshold: AtomicU64::new(0),
             switches: Mutex::default(),
             reached_by: Mutex::default(),

@@ -9,6 +9,7 @@ mod copy;
 mod event;
 pub(crate) mod graph;
 mod graph_memory;
+mod ipc;
 mod launch;
 mod memset;
 mod pointer;

@@ -30,8 +30,7 @@ impl Client {
 
     /// Whether work is done by this vGPU alone, without the program's process.
     pub(super) fn is_device_work(&self, work: &Work, vgpu: &Arc<Vgpu>) -> CudaResult<bool> {
-        let here =
-            |at| self.owner(at, Some(vgpu)).is_some_and(|window| Arc::ptr_eq(self.holder(window, at), vgpu));
+        let here = |at| self.owner(at, Some(vgpu)).is_some_and(|window| Arc::ptr_eq(self.holder(window, at), vgpu));
         Ok(match work {
             Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Kernel(_) | Work::Words(_) => true,
             Work::Fill(fill) => here(fill.fill.at),

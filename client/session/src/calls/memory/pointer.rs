@@ -38,6 +38,16 @@ impl Client {
         if here.ordinal == memory.vgpu.ordinal || is_reached() { access_flags::READWRITE } else { access_flags::NONE }
     }
 
+    /// The kinds of handles by which memory leaves the process, beside those of 64 bytes.
+    fn handle_types_of(&self, memory: &DeviceRange<'_>) -> u64 {
+        if memory.is_own_allocation() {
+            return self.pool(self.pool_of(memory.start)).map_or(0, |pool| u64::from(pool.handle_types));
+        }
+        let mapped = lock(&memory.vgpu.virtual_memory);
+        let physical = mapped.mapping_entry(memory.start.0).and_then(|(_, it)| mapped.physical.get(&it.physical));
+        physical.map_or(0, |physical| u64::from(physical.properties.requested_handle_types))
+    }
+
     fn answer_of_device(
         &self,
         attribute: u32,
@@ -56,11 +66,11 @@ impl Client {
             ask::IS_MANAGED => Is::IsManaged(memory.is_managed),
             ask::HOST_POINTER if memory.is_managed => Is::HostPointer(HostPointer(at.0)),
             ask::DEVICE_ORDINAL => Is::DeviceOrdinal(i32::from(memory.vgpu.ordinal)),
-            ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
+            ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(self.is_for_handles(memory)),
             ask::RANGE_START_ADDR => Is::RangeStart(memory.start),
             ask::RANGE_SIZE => Is::RangeSize(size()?),
             ask::MAPPED => Is::Mapped(true),
-            ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
+            ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(self.handle_types_of(memory)),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Is::IsGpuDirectRdmaCapable(false),
             ask::ACCESS_FLAGS => Is::AccessFlags(self.access_of_current(at, memory)),
             ask::MEMPOOL_HANDLE => Is::MemPool(self.pool_of(memory.start)),

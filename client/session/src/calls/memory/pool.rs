@@ -1,18 +1,20 @@
 //! Memory pools and stream-ordered allocation. Sizes and streams come in; memory comes from the same blocks as every other
 //! allocation, reused at once by the stream that freed it. Attributes are kept here: they steer reuse, which is decided here.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, Stream, access_flags,
-    allocation_type, location_type, pool_attribute,
+    CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData, Stream,
+    access_flags, allocation_type, handle_type, location_type, pool_attribute,
 };
 use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
 
 use crate::client::Client;
 use crate::memory::blocks::Allocation;
+use crate::memory::ipc::opened::Door;
 use crate::objects::pool::PoolState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
@@ -28,6 +30,9 @@ impl Client {
     /// An allocation is gone: the pool it came from, if any, has it back.
     pub(crate) fn note_freed(&self, allocation: Allocation) {
         self.pools.any(|pool| pool.took_back(DevicePtr(allocation.at)));
+        if let Some(vgpu) = self.owner(DevicePtr(allocation.at), None) {
+            vgpu.withdraw_allocation(allocation.at);
+        }
     }
 
     /// The pool an allocation came from.
@@ -38,7 +43,7 @@ impl Client {
 
     fn allocate_on(&self, bytes: usize, pool: &PoolState, stream: Stream) -> CudaResult<DevicePtr> {
         let stream = self.working_stream(stream)?;
-        if !same_vgpu(&stream.vgpu, &pool.vgpu) {
+        if !same_vgpu(&stream.vgpu, &pool.vgpu) || pool.origin.is_some() {
             return Err(CudaError::INVALID_VALUE);
         }
         let progress = stream.progress().stream();
@@ -76,6 +81,9 @@ impl PoolCalls for Client {
         }
         let progress = stream.progress();
         let fence = stream.vgpu.order.fence_behind(progress);
+        if stream.vgpu.close(address, Door::Pool, fence.clone())? {
+            return Ok(());
+        }
         let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(progress.stream()));
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
         Ok(())
@@ -84,7 +92,7 @@ impl PoolCalls for Client {
     fn mem_alloc_from_pool_async(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
         let state = self.pool(pool)?;
         if let Some(captured) = self.capturing(stream)? {
-            if !same_vgpu(&captured.vgpu, &state.vgpu) {
+            if !same_vgpu(&captured.vgpu, &state.vgpu) || state.origin.is_some() {
                 return Err(CudaError::INVALID_VALUE);
             }
             let device = floe_abi::Device(i32::from(state.vgpu.ordinal));
@@ -98,13 +106,13 @@ impl PoolCalls for Client {
         if properties.kind != allocation_type::PINNED || !on_device {
             return Err(CudaError::INVALID_VALUE);
         }
-        if properties.handle_types != 0 {
-            // The device says so in its attributes: no handle of this memory can leave the process.
+        // The device says in its attributes which there are.
+        if properties.handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());
-        let state = PoolState::new(Arc::clone(&device.vgpu), false);
+        let state = PoolState::created(Arc::clone(&device.vgpu), properties.handle_types);
         self.pools.insert(handle.id, Arc::new(state));
         Ok(MemPool(handle.value()))
     }
@@ -191,6 +199,22 @@ impl PoolCalls for Client {
         let ordinal = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
         let reaches = |ordinal| ordinal == pool.vgpu.ordinal || pool.reached_by().1.contains(&ordinal);
         Ok(if ordinal.is_some_and(reaches) { access_flags::READWRITE } else { access_flags::NONE })
+    }
+
+    fn mem_pool_export_to_shareable_handle(&self, pool: MemPool) -> CudaResult<OwnedFd> {
+        self.export_pool(pool)
+    }
+
+    fn mem_pool_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool> {
+        self.import_pool(file)
+    }
+
+    fn mem_pool_export_pointer(&self, address: DevicePtr) -> CudaResult<PoolPointerData> {
+        self.export_pool_allocation(address)
+    }
+
+    fn mem_pool_import_pointer(&self, pool: MemPool, data: &PoolPointerData) -> CudaResult<DevicePtr> {
+        self.import_pool_allocation(pool, data)
     }
 }
 

@@ -34,7 +34,7 @@ fn range(address: DevicePtr, bytes: usize) -> CudaResult<Range<u64>> {
 }
 
 impl Client {
-    fn physical(&self, handle: MemHandle) -> CudaResult<(Arc<Vgpu>, u64)> {
+    pub(crate) fn physical(&self, handle: MemHandle) -> CudaResult<(Arc<Vgpu>, u64)> {
         let handle = Handle::of(Kind::Physical, handle.0).ok_or(CudaError::INVALID_VALUE)?;
         let device = self.device_of(handle).ok_or(CudaError::INVALID_VALUE)?;
         Ok((Arc::clone(&device.vgpu), handle.id))
@@ -112,7 +112,7 @@ impl VirtualMemoryCalls for Client {
         if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
-        // Memory that could be exported is like any other until somebody exports it, which is refused by name.
+        // Memory that could be exported is like any other until somebody exports it.
         if properties.requested_handle_types & !POSIX_FILE_DESCRIPTOR != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }
@@ -243,12 +243,12 @@ impl VirtualMemoryCalls for Client {
         memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
     }
 
-    fn mem_export_to_shareable_handle(&self, _handle: MemHandle) -> CudaResult<OwnedFd> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd> {
+        self.export_physical(handle)
     }
 
-    fn mem_import_from_shareable_handle(&self, _file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        Err(CudaError::NOT_SUPPORTED)
+    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+        self.import_physical(file)
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {

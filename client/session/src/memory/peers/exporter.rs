@@ -18,6 +18,17 @@ impl Vgpu {
     pub(crate) fn export(&self, scope: Scope, uses: u32, seconds: u32) -> CudaResult<Exporter> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(|_| CudaError::OPERATING_SYSTEM)?;
+        self.export_by(key, scope, uses, seconds)
+    }
+
+    /// The same with a key of the caller's.
+    pub(crate) fn export_by(
+        &self,
+        key: [u8; KEY_BYTES],
+        scope: Scope,
+        uses: u32,
+        seconds: u32,
+    ) -> CudaResult<Exporter> {
         let ticket = self.next_id();
         let (scope, object) = scope.on_wire();
         self.connection.post(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;

@@ -12,10 +12,8 @@ pub(crate) enum Scope {
     /// Every block and page of the session.
     Everything,
     /// This block.
-    #[allow(dead_code, reason = "memory handed to other processes asks for it")]
     Block(u64),
     /// This page.
-    #[allow(dead_code, reason = "events handed to other processes ask for it")]
     Signals(SignalsId),
 }
 

@@ -3,15 +3,17 @@
 //! It never hands out memory that queued work may still use.
 
 use std::collections::HashMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    CudaError, CudaResult, Device, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, Stream, access_flags,
-    allocation_type, location_type, pool_attribute as ask,
+    CudaError, CudaResult, Device, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData,
+    Stream, access_flags, allocation_type, location_type, pool_attribute as ask,
 };
 use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
 
+use super::ipc::refuse;
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
 use crate::simulator::handles::Handles;
@@ -246,5 +248,21 @@ impl PoolCalls for Simulator {
         self.pools.get(pool)?;
         self.check_location(location)?;
         Ok(access_flags::READWRITE)
+    }
+
+    fn mem_pool_export_to_shareable_handle(&self, _pool: MemPool) -> CudaResult<OwnedFd> {
+        refuse("cuMemPoolExportToShareableHandle")
+    }
+
+    fn mem_pool_import_from_shareable_handle(&self, _file: BorrowedFd<'_>) -> CudaResult<MemPool> {
+        refuse("cuMemPoolImportFromShareableHandle")
+    }
+
+    fn mem_pool_export_pointer(&self, _address: DevicePtr) -> CudaResult<PoolPointerData> {
+        refuse("cuMemPoolExportPointer")
+    }
+
+    fn mem_pool_import_pointer(&self, _pool: MemPool, _data: &PoolPointerData) -> CudaResult<DevicePtr> {
+        refuse("cuMemPoolImportPointer")
     }
 }

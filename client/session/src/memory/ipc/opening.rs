@@ -1,0 +1,120 @@
+//! Taking memory of other processes: passports come in, the worker is asked to import, addresses go out. A mapping goes back when the
+//! last close is made and all work before it is over. No passport is believed: the worker says how large a block is,
+//! and the exporter's worker whether it may be had.
+
+use std::sync::Arc;
+
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr};
+
+use super::opened::{Door, Mapped, Source};
+use super::passport::{Forged, Passport, Subject};
+use crate::log::log;
+use crate::memory::peers::ticket::Exporter;
+use crate::vgpu::Vgpu;
+use crate::vgpu::order::Fence;
+use floe_lock::lock;
+
+/// Bytes that a program calls another's memory or event, as a passport.
+///
+/// # Errors
+/// INVALID_VALUE, and why in the log.
+pub(crate) fn passport(bytes: &[u8; 64], subject: Subject) -> CudaResult<Passport> {
+    Passport::read(bytes, subject).map_err(|forged: Forged| {
+        log!(Warn, "what another process passed on cannot be opened: {forged}");
+        CudaError::INVALID_VALUE
+    })
+}
+
+impl Vgpu {
+    /// By what a passport's object is imported.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED of another server's.
+    pub(crate) fn exporter_of(&self, passport: &Passport) -> CudaResult<Exporter> {
+        if !self.peers.seat.server.is_some_and(|server| passport.is_of(&server)) {
+            log!(Warn, "memory and events of a vGPU on another server cannot be opened");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(Exporter { session: passport.session, ticket: passport.ticket, key: passport.secret.key() })
+    }
+
+    /// Opens another process's allocation, or opens it once more.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE where it is freed, or its process has ended; NOT_SUPPORTED of another server's.
+    pub(crate) fn open(&self, passport: &Passport, context: Context, door: Door) -> CudaResult<DevicePtr> {
+        let _opening = lock(&self.openings.opening);
+        let source = Source { session: passport.session, object: passport.object, ticket: passport.ticket };
+        if let Some(at) = lock(&self.openings.opened).open_again(source, door) {
+            return Ok(DevicePtr(at));
+        }
+        let exporter = self.exporter_of(passport)?;
+        let known = lock(&self.openings.opened).mapping(source, passport.offset);
+        let mapped = match known {
+            Some(mapped) => {
+                // Asked all the same: the allocation may have been freed.
+                self.give_back(self.import(&exporter, passport.object)?)?;
+                mapped
+            }
+            None => {
+                let (DevicePtr(at), bytes) = self.import_foreign(&exporter, passport.object)?;
+                let mapped = Mapped { at, bytes };
+                lock(&self.openings.opened).add(source, mapped);
+                mapped
+            }
+        };
+        let part = passport.offset..passport.offset + passport.bytes;
+        let mut opened = lock(&self.openings.opened);
+        if let Some(at) = opened.open(mapped.at, source, part, context, door) {
+            return Ok(DevicePtr(at));
+        }
+        opened.leave_unused(mapped.at, Fence::default());
+        drop(opened);
+        self.unmap_closed().and(Err(CudaError::INVALID_VALUE))
+    }
+
+    /// Closes opened memory, once, behind work that `fence` stands for; whether it was opened by this door.
+    pub(crate) fn close(&self, at: DevicePtr, door: Door, fence: Fence) -> CudaResult<bool> {
+        let was_open = lock(&self.openings.opened).close(at.0, door, fence);
+        self.unmap_closed()?;
+        Ok(was_open)
+    }
+
+    /// Unmaps what nobody has open any more and no work uses.
+    pub(crate) fn unmap_closed(&self) -> CudaResult<()> {
+        let gone = {
+            let mut opened = lock(&self.openings.opened);
+            if !opened.any_leaves() {
+                return Ok(());
+            }
+            opened.collect(Fence::is_passed)
+        };
+        gone.into_iter().try_for_each(|mapped| self.return_foreign(DevicePtr(mapped.at)))
+    }
+
+    /// The vGPU will be reset: nobody opens any more what it exported.
+    pub(crate) fn withdraw_everything(&self) {
+        for passport in lock(&self.exports).clear() {
+            self.withdraw_passport(&passport);
+        }
+    }
+
+    /// The server has reset the vGPU: what it had opened is gone.
+    pub(crate) fn forget_opened(&self) {
+        lock(&self.openings.opened).clear();
+    }
+
+    /// One context has ended, others live on: what it opened is closed.
+    pub(crate) fn close_all_of(&self, context: Context, fence: &Fence) -> CudaResult<()> {
+        lock(&self.openings.opened).close_of(context, fence);
+        self.unmap_closed()
+    }
+
+    /// A signal page of another process.
+    ///
+    /// # Errors
+    /// As [`Vgpu::open`].
+    pub(crate) fn open_signals(self: &Arc<Self>, passport: &Passport) -> CudaResult<floe_wire::SignalsId> {
+        self.import_signals(&self.exporter_of(passport)?, floe_wire::SignalsId(passport.object))
+    }
+}

@@ -1,0 +1,327 @@
+//! Memory and events between processes, seen from one process: the messages that go to its own worker. Two clients stand for two
+//! processes, each on a thread of its own, with a scripted server of one daemon.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use floe_abi::{
+    CudaError, DevicePtr, IpcEventHandle, IpcMemHandle, MemLocation, MemPoolProperties, PoolPointerData, Stream,
+    event_flags, handle_type, location_type, pointer_attribute,
+};
+use floe_surface::*;
+use floe_wire::{ImportBlockReply, ReadSignalsReply, RecordSignalReply, Request};
+use scripted::*;
+
+/// Bytes of the blocks that the importers' servers hand out.
+const BLOCK: u64 = 2 << 20;
+const SHARED: u32 = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
+
+/// A server of one daemon, which imports whatever it is asked for while `gone` is not set.
+fn server(session: u64, gone: &Arc<AtomicBool>) -> Server {
+    let gone = Arc::clone(gone);
+    let records = AtomicU64::new(0);
+    let mut imported = HashSet::new();
+    let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        match request {
+            Request::ImportBlock(_) | Request::ImportSignals(_) if gone.load(Ordering::Acquire) => {
+                peer.reply_with(sequence, CudaError::INVALID_HANDLE.code(), 0, "no such ticket", &[]);
+            }
+            Request::ImportBlock(import) => {
+                imported.insert(import.block);
+                peer.reply(sequence, &ImportBlockReply { bytes: BLOCK });
+            }
+            Request::ReleaseBlock(release) if imported.remove(&release.block) => {}
+            Request::RecordSignal(_) => {
+                let count = records.fetch_add(1, Ordering::AcqRel) + 1;
+                peer.reply(sequence, &RecordSignalReply { count });
+            }
+            // What was recorded is not complete.
+            Request::ReadSignals(_) => {
+                let recorded = records.load(Ordering::Acquire);
+                peer.reply(sequence, &ReadSignalsReply { words: vec![recorded, recorded.saturating_sub(1)] });
+            }
+            _ => return Flow::Usual,
+        }
+        Flow::Done
+    };
+    Server::start(Options { server: [3; 16], session, script: Some(Box::new(script)), ..Options::default() })
+}
+
+fn two() -> (Server, Server, Arc<AtomicBool>) {
+    let gone = Arc::default();
+    (server(11, &gone), server(12, &gone), gone)
+}
+
+/// Does something in the other process: a thread has one current context.
+fn there<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// The last request of this name.
+fn last(server: &Server, name: &str) -> Seen {
+    server.seen().into_iter().rfind(|seen| seen.name == name).unwrap()
+}
+
+#[test]
+fn an_allocation_is_exported_once_by_its_block_and_withdrawn_when_it_is_freed() {
+    let (owner, ..) = two();
+    let client = client(&owner);
+    client.mem_alloc(512).unwrap();
+    let at = client.mem_alloc(1000).unwrap();
+    let handle = client.ipc_get_mem_handle(at).unwrap();
+    assert_eq!(client.ipc_get_mem_handle(DevicePtr(at.0 + 999)), Ok(handle));
+    assert_eq!(owner.count("Export"), 1);
+    let (created, exported) = (last(&owner, "CreateBlock"), last(&owner, "Export"));
+    let (Request::CreateBlock(created), Request::Export(exported)) = (created.request(), exported.request()) else {
+        unreachable!()
+    };
+    assert_eq!((exported.scope, exported.object, exported.key.len()), (1, created.block.0, 32));
+    client.mem_free(at).unwrap();
+    client.ctx_synchronize().unwrap();
+    owner.wait_for("Withdraw", 1);
+    let again = client.mem_alloc(1000).unwrap();
+    assert_eq!(again, at);
+    assert_ne!(client.ipc_get_mem_handle(again), Ok(handle));
+}
+
+#[test]
+fn an_opened_allocation_lies_in_its_block_and_is_unmapped_by_the_last_close() {
+    let (owner, opener, _) = two();
+    let handle = there(|| {
+        let exporting = client(&owner);
+        exporting.mem_alloc(512).unwrap();
+        exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap()
+    });
+    let client = client(&opener);
+    let opened = client.ipc_open_mem_handle(handle, 1).unwrap();
+    assert_eq!(client.ipc_open_mem_handle(handle, 1), Ok(opened));
+    opener.wait_for("MapBlock", 1);
+    assert_eq!((opener.count("ImportBlock"), opener.count("MapBlock")), (1, 1));
+    let (imported, mapped) = (last(&opener, "ImportBlock"), last(&opener, "MapBlock"));
+    let (Request::ImportBlock(imported), Request::MapBlock(mapped)) = (imported.request(), mapped.request()) else {
+        unreachable!()
+    };
+    let exported = last(&owner, "Export");
+    let Request::Export(exported) = exported.request() else { unreachable!() };
+    assert_eq!((imported.session, imported.ticket, imported.key), (11, exported.ticket, exported.key));
+    assert_eq!(opened.0, mapped.at.0 + 512);
+    assert_eq!(client.mem_get_address_range(DevicePtr(opened.0 + 10)), Ok((opened, 1000)));
+    let capable = client.pointer_get_attribute(pointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE, opened);
+    assert_eq!(capable, Ok(PointerAttribute::IsLegacyIpcCapable(false)));
+    client.memset_d8(Stream::LEGACY, opened, 7, 1000).unwrap();
+    assert_eq!(client.ipc_get_mem_handle(opened), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_free(opened), Err(CudaError::INVALID_VALUE));
+    client.ipc_close_mem_handle(opened).unwrap();
+    assert_eq!(opener.count("UnmapRange"), 0);
+    client.ipc_close_mem_handle(opened).unwrap();
+    client.ctx_synchronize().unwrap();
+    opener.wait_for("ReleaseBlock", 1);
+    assert_eq!(client.ipc_close_mem_handle(opened), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.memset_d8(Stream::LEGACY, opened, 7, 1000), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn two_allocations_of_one_block_are_mapped_once_and_each_is_asked_for() {
+    let (owner, opener, gone) = two();
+    let handles: Vec<_> = there(|| {
+        let exporting = client(&owner);
+        (0..3).map(|_| exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap()).collect()
+    });
+    let client = client(&opener);
+    let first = client.ipc_open_mem_handle(handles[0], 1).unwrap();
+    let second = client.ipc_open_mem_handle(handles[1], 1).unwrap();
+    assert_eq!(second.0 - first.0, 1024);
+    client.ctx_synchronize().unwrap();
+    opener.wait_for("MapBlock", 1);
+    assert_eq!((opener.count("ImportBlock"), opener.count("MapBlock")), (2, 1));
+    gone.store(true, Ordering::Release);
+    assert_eq!(client.ipc_open_mem_handle(handles[2], 1), Err(CudaError::INVALID_HANDLE));
+    // What is open already needs nobody.
+    assert_eq!(client.ipc_open_mem_handle(handles[1], 1), Ok(second));
+}
+
+#[test]
+fn garbage_own_handles_and_other_servers_are_told_apart() {
+    let (owner, ..) = two();
+    let client = client(&owner);
+    let handle = client.ipc_get_mem_handle(client.mem_alloc(1000).unwrap()).unwrap();
+    assert_eq!(client.ipc_open_mem_handle(handle, 1), Err(CudaError::INVALID_CONTEXT));
+    assert_eq!(client.ipc_open_mem_handle(handle, 2), Err(CudaError::INVALID_VALUE));
+    let garbage = IpcMemHandle { bytes: [7; 64] };
+    assert_eq!(client.ipc_open_mem_handle(garbage, 1), Err(CudaError::INVALID_VALUE));
+    let elsewhere = Server::start(Options::default());
+    let refused = there(|| scripted::client(&elsewhere).ipc_open_mem_handle(handle, 1));
+    assert_eq!(refused, Err(CudaError::NOT_SUPPORTED));
+    assert_eq!(elsewhere.count("ImportBlock"), 0);
+}
+
+#[test]
+fn a_block_that_is_smaller_than_its_handle_says_is_given_back() {
+    let (owner, opener, _) = two();
+    // Its block is larger than those that the opener's server has.
+    let handle = there(|| {
+        let exporting = client(&owner);
+        exporting.ipc_get_mem_handle(exporting.mem_alloc(64 << 20).unwrap()).unwrap()
+    });
+    let client = client(&opener);
+    assert_eq!(client.ipc_open_mem_handle(handle, 1), Err(CudaError::INVALID_VALUE));
+    client.ctx_synchronize().unwrap();
+    opener.wait_for("ReleaseBlock", 1);
+}
+
+#[test]
+fn a_reset_withdraws_what_was_exported_and_forgets_what_was_opened() {
+    let (owner, opener, _) = two();
+    let handle = there(|| {
+        let exporting = client(&owner);
+        let handle = exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap();
+        exporting.device_primary_ctx_reset(floe_abi::Device(0)).unwrap();
+        handle
+    });
+    owner.wait_for("Withdraw", 1);
+    let client = client(&opener);
+    let opened = client.ipc_open_mem_handle(handle, 1).unwrap();
+    client.device_primary_ctx_reset(floe_abi::Device(0)).unwrap();
+    assert_eq!(client.ipc_close_mem_handle(opened), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn an_event_is_shared_from_its_export_on_with_what_it_had_recorded() {
+    let (owner, opener, _) = two();
+    let handle = there(|| exported_event(&owner));
+    opened_event(&opener, handle);
+}
+
+/// Exports an event that has recorded work which is not complete, and records it once more.
+fn exported_event(owner: &Server) -> IpcEventHandle {
+    let exporting = client(owner);
+    let stream = exporting.stream_create(1).unwrap();
+    let event = exporting.event_create(SHARED).unwrap();
+    exporting.memset_d8_async(exporting.mem_alloc(16).unwrap(), 1, 16, stream).unwrap();
+    exporting.event_record(event, stream).unwrap();
+    let handle = exporting.ipc_get_event_handle(event).unwrap();
+    assert_eq!(exporting.ipc_get_event_handle(event), Ok(handle));
+    // Counted behind what was recorded before, on a stream of its own.
+    assert_eq!((owner.count("CreateSignals"), owner.count("WaitEvent"), owner.count("RecordSignal")), (1, 1, 1));
+    exporting.event_record(event, stream).unwrap();
+    assert_eq!(exporting.event_query(event), Err(CudaError::NOT_READY));
+    // Its own record counts where another process takes the page along in its end.
+    assert_eq!((owner.count("RecordEvent"), owner.count("RecordSignal")), (2, 2));
+    exporting.event_destroy(event).unwrap();
+    owner.wait_for("Withdraw", 1);
+    owner.wait_for("DestroyEvent", 1);
+    handle
+}
+
+fn opened_event(opener: &Server, handle: IpcEventHandle) {
+    let client = client(opener);
+    let opened = client.ipc_open_event_handle(handle).unwrap();
+    client.event_record(opened, Stream::LEGACY).unwrap();
+    client.stream_wait_event(Stream::LEGACY, opened, 0).unwrap();
+    client.event_synchronize(opened).unwrap();
+    assert_eq!((opener.count("ImportSignals"), opener.count("RecordSignal"), opener.count("AwaitSignal")), (1, 1, 2));
+    let awaited = last(&opener, "AwaitSignal");
+    let Request::AwaitSignal(awaited) = awaited.request() else { unreachable!() };
+    assert_eq!((awaited.word, awaited.value), (1, 1));
+    assert_eq!(client.event_elapsed_time(opened, opened), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.ipc_get_event_handle(opened), Err(CudaError::INVALID_VALUE));
+    client.event_destroy(opened).unwrap();
+    client.ctx_synchronize().unwrap();
+    opener.wait_for("DropSignals", 1);
+    assert_eq!((opener.count("CreateEvent"), opener.count("DestroyEvent")), (0, 0));
+}
+
+#[test]
+fn when_a_process_ends_its_events_are_refused_and_ones_own_are_ones_own_alone() {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
+        Request::RecordSignal(_) => {
+            peer.reply(sequence, &RecordSignalReply { count: (1 << 62) + 1 });
+            Flow::Done
+        }
+        Request::ReadSignals(_) => {
+            peer.reply(sequence, &ReadSignalsReply { words: vec![(1 << 62) + 1, 1 << 62] });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    };
+    let of_one_daemon = |session| {
+        Server::start(Options { server: [4; 16], session, script: Some(Box::new(script)), ..Options::default() })
+    };
+    let (owner, opener) = (of_one_daemon(11), of_one_daemon(12));
+    let handle = there(|| {
+        let exporting = client(&owner);
+        let event = exporting.event_create(SHARED).unwrap();
+        let handle = exporting.ipc_get_event_handle(event).unwrap();
+        exporting.event_record(event, Stream::LEGACY).unwrap();
+        exporting.stream_wait_event(Stream::LEGACY, event, 0).unwrap();
+        exporting.event_synchronize(event).unwrap();
+        assert_eq!((owner.count("WaitEvent"), owner.count("SynchronizeEvent")), (1, 1));
+        handle
+    });
+    let client = client(&opener);
+    let opened = client.ipc_open_event_handle(handle).unwrap();
+    assert_eq!(client.event_query(opened), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.event_synchronize(opened), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.stream_wait_event(Stream::LEGACY, opened, 0), Err(CudaError::INVALID_HANDLE));
+    // A value that no word of a program has would end the session.
+    assert_eq!(owner.count("AwaitSignal") + opener.count("AwaitSignal"), 0);
+    client.event_destroy(opened).unwrap();
+}
+
+#[test]
+fn events_of_one_process_have_no_handle() {
+    let (owner, ..) = two();
+    let client = client(&owner);
+    let event = client.event_create(event_flags::DISABLE_TIMING).unwrap();
+    assert_eq!(client.ipc_get_event_handle(event), Err(CudaError::INVALID_VALUE));
+    let shared = client.event_create(SHARED).unwrap();
+    let handle = client.ipc_get_event_handle(shared).unwrap();
+    assert_eq!(client.ipc_open_event_handle(handle), Err(CudaError::INVALID_CONTEXT));
+    assert_eq!(owner.count("RecordSignal"), 0);
+}
+
+#[test]
+fn a_pool_hands_its_allocations_on_and_takes_none_back_for_itself() {
+    let (owner, opener, _) = two();
+    let (file, data) = there(|| exported_pool(&owner));
+    let client = client(&opener);
+    let imported = client.mem_pool_import_from_shareable_handle(file.as_fd()).unwrap();
+    let refused = client.mem_alloc_from_pool_async(16, imported, Stream::LEGACY);
+    assert_eq!(refused, Err(CudaError::INVALID_VALUE));
+    let opened = client.mem_pool_import_pointer(imported, &data).unwrap();
+    let garbage = PoolPointerData { bytes: [1; 64] };
+    assert_eq!(client.mem_pool_import_pointer(imported, &garbage), Err(CudaError::INVALID_VALUE));
+    let own = client.mem_pool_create(&shared_pool()).unwrap();
+    assert_eq!(client.mem_pool_import_pointer(own, &data), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.ipc_close_mem_handle(opened), Err(CudaError::INVALID_VALUE));
+    client.mem_free_async(opened, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    opener.wait_for("ReleaseBlock", 1);
+    assert_eq!(client.mem_free(opened), Err(CudaError::INVALID_VALUE));
+}
+
+fn shared_pool() -> MemPoolProperties {
+    let location = MemLocation { kind: location_type::DEVICE, id: 0 };
+    let handle_types = handle_type::POSIX_FILE_DESCRIPTOR;
+    MemPoolProperties { kind: 1, handle_types, location, ..MemPoolProperties::default() }
+}
+
+/// Exports a pool and an allocation of it.
+fn exported_pool(owner: &Server) -> (OwnedFd, PoolPointerData) {
+    let exporting = client(owner);
+    let pool = exporting.mem_pool_create(&shared_pool()).unwrap();
+    let file = exporting.mem_pool_export_to_shareable_handle(pool).unwrap();
+    let default = exporting.device_get_default_mem_pool(floe_abi::Device(0)).unwrap();
+    assert!(matches!(exporting.mem_pool_export_to_shareable_handle(default), Err(CudaError::INVALID_VALUE)));
+    let at = exporting.mem_alloc_from_pool_async(1000, pool, Stream::LEGACY).unwrap();
+    assert_eq!(exporting.ipc_get_mem_handle(at), Err(CudaError::INVALID_VALUE));
+    let data = exporting.mem_pool_export_pointer(at).unwrap();
+    let plain = exporting.mem_alloc_async(1000, Stream::LEGACY).unwrap();
+    assert_eq!(exporting.mem_pool_export_pointer(plain), Err(CudaError::INVALID_VALUE));
+    (file, data)
+}

@@ -1,0 +1,245 @@
+// Descriptors of device memory between processes: physical memory of cuMemCreate passed on by a socket, taken by
+// pidfd_getfd, and inherited; and a pool with its allocations. What is no such descriptor is refused.
+// No argument. Both processes check.
+#include "check_driver.h"
+#include "processes.h"
+
+#include <sys/syscall.h>
+
+constexpr size_t count = 5000;
+
+static bool says(CUresult got, CUresult want, const char *what, Verdict &verdict) {
+    if (got != want) std::printf("  %s: %d instead of %d\n", what, static_cast<int>(got), static_cast<int>(want));
+    return verdict.expect(got == want, what);
+}
+
+static CUdevice begin(int rank) {
+    CHECK_DRIVER(cuInit(0));
+    int devices = 0;
+    CHECK_DRIVER(cuDeviceGetCount(&devices));
+    CUdevice device;
+    CHECK_DRIVER(cuDeviceGet(&device, rank % devices));
+    CUcontext context;
+    CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_DRIVER(cuCtxSetCurrent(context));
+    int by_descriptor = 0, pools = 0, events = 0;
+    CHECK_DRIVER(cuDeviceGetAttribute(
+        &by_descriptor, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device));
+    CHECK_DRIVER(cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device));
+    CHECK_DRIVER(cuDeviceGetAttribute(&events, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, device));
+    if (by_descriptor != 1 || (pools & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0 || events != 1) {
+        std::printf("the device says that it does not share: %d %d %d\n", by_descriptor, pools, events);
+        std::exit(1);
+    }
+    return device;
+}
+
+static CUmemAllocationProp properties_of(CUdevice device) {
+    CUmemAllocationProp properties = {};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return properties;
+}
+
+static size_t granularity_of(CUdevice device) {
+    const CUmemAllocationProp properties = properties_of(device);
+    size_t bytes = 0;
+    CHECK_DRIVER(cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    return bytes;
+}
+
+// Physical memory at an address of this process's own.
+struct Mapped {
+    CUdeviceptr at = 0;
+    size_t bytes;
+
+    Mapped(CUmemGenericAllocationHandle handle, CUdevice device, size_t size) : bytes(size) {
+        CHECK_DRIVER(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+        CHECK_DRIVER(cuMemMap(at, bytes, 0, handle, 0));
+        CUmemAccessDesc access = {};
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id = device;
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        CHECK_DRIVER(cuMemSetAccess(at, bytes, &access, 1));
+    }
+
+    void release() {
+        CHECK_DRIVER(cuMemUnmap(at, bytes));
+        CHECK_DRIVER(cuMemAddressFree(at, bytes));
+    }
+};
+
+static std::vector<int> contents(CUdeviceptr at) {
+    std::vector<int> values(count);
+    CHECK_DRIVER(cuMemcpyDtoH(values.data(), at, count * sizeof(int)));
+    return values;
+}
+
+// What the owner says of what it passes on.
+struct Passed {
+    pid_t process;
+    int descriptor;
+    CUmemPoolPtrExportData pointer;
+};
+
+static int owner(Processes &all) {
+    Verdict verdict;
+    const CUdevice device = begin(0);
+    const size_t bytes = granularity_of(device);
+    CUmemAllocationProp properties = properties_of(device);
+    CUmemGenericAllocationHandle handle, own;
+    CHECK_DRIVER(cuMemCreate(&handle, bytes, &properties, 0));
+    Mapped mapped(handle, device, bytes);
+    CHECK_DRIVER(cuMemsetD32(mapped.at, 11, count));
+    int descriptor = -1;
+    CHECK_DRIVER(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    verdict.expect(descriptor >= 0, "exported memory is a descriptor");
+    all.step();
+
+    // Memory that was not made for it, and other kinds of handles.
+    CUmemGenericAllocationHandle unshared;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    CHECK_DRIVER(cuMemCreate(&unshared, bytes, &properties, 0));
+    int none = -1;
+    says(cuMemExportToShareableHandle(&none, unshared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+         CUDA_ERROR_INVALID_VALUE, "memory that was not made to be shared is not exported", verdict);
+    CHECK_DRIVER(cuMemRelease(unshared));
+    CUmemFabricHandle fabric;
+    says(cuMemExportToShareableHandle(&fabric, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0), CUDA_ERROR_NOT_SUPPORTED,
+         "there are no fabric handles", verdict);
+
+    // In its own process the descriptor is the same memory.
+    CHECK_DRIVER(cuMemImportFromShareableHandle(
+        &own, reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    Mapped twice(own, device, bytes);
+    verdict.equal("its own descriptor", contents(twice.at).data(), std::vector<int>(count, 11).data(), count);
+    twice.release();
+    CHECK_DRIVER(cuMemRelease(own));
+
+    CUmemPoolProps about = {};
+    about.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    about.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    about.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    about.location.id = device;
+    CUmemoryPool pool;
+    CHECK_DRIVER(cuMemPoolCreate(&pool, &about));
+    int pool_descriptor = -1;
+    CHECK_DRIVER(cuMemPoolExportToShareableHandle(&pool_descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CUmemoryPool plain;
+    CHECK_DRIVER(cuDeviceGetDefaultMemPool(&plain, device));
+    says(cuMemPoolExportToShareableHandle(&none, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+         CUDA_ERROR_INVALID_VALUE, "a pool that was not made to be shared is not exported", verdict);
+    CUdeviceptr given = 0;
+    CHECK_DRIVER(cuMemAllocFromPoolAsync(&given, count * sizeof(int), pool, nullptr));
+    CHECK_DRIVER(cuMemsetD32Async(given, 12, count, nullptr));
+    CHECK_DRIVER(cuCtxSynchronize());
+    Passed passed = {getpid(), descriptor, {}};
+    CHECK_DRIVER(cuMemPoolExportPointer(&passed.pointer, given));
+    all.step();
+
+    all.send_descriptor(1, descriptor);
+    all.send_descriptor(1, pool_descriptor);
+    all.send(1, passed);
+    all.receive<char>(1);
+    all.step();
+    verdict.equal("what the other wrote", contents(mapped.at).data(), std::vector<int>(count, 13).data(), count);
+    verdict.equal("what it wrote in the pool's", contents(given).data(), std::vector<int>(count, 14).data(), count);
+    CHECK_DRIVER(cuMemFreeAsync(given, nullptr));
+    CHECK_DRIVER(cuCtxSynchronize());
+    CHECK_DRIVER(cuMemPoolDestroy(pool));
+    mapped.release();
+    CHECK_DRIVER(cuMemRelease(handle));
+    all.step();
+    all.send(1, 'e');
+    all.receive<char>(1);
+    close(descriptor);
+    close(pool_descriptor);
+    return verdict.failures == 0 ? 0 : 1;
+}
+
+static void *as_handle(int descriptor) { return reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)); }
+
+static int importer(Processes &all) {
+    Verdict verdict;
+    const CUdevice device = begin(1);
+    const size_t bytes = granularity_of(device);
+    const int descriptor = all.receive_descriptor(0), pool_descriptor = all.receive_descriptor(0);
+    const Passed passed = all.receive<Passed>(0);
+    CUmemGenericAllocationHandle handle, taken, none;
+    CHECK_DRIVER(all.of_other(
+        0, cuMemImportFromShareableHandle(&handle, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
+    Mapped mapped(handle, device, bytes);
+    verdict.equal("memory by a socket", contents(mapped.at).data(), std::vector<int>(count, 11).data(), count);
+    all.step();
+
+    // By the owner's number of it, as PyTorch does it. Not every system lets a process do that.
+    const int process = static_cast<int>(syscall(SYS_pidfd_open, passed.process, 0));
+    const int got = process < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_getfd, process, passed.descriptor, 0));
+    if (got >= 0) {
+        CHECK_DRIVER(all.of_other(
+            0, cuMemImportFromShareableHandle(&taken, as_handle(got), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
+        close(got);
+        Mapped again(taken, device, bytes);
+        verdict.equal("memory by pidfd_getfd", contents(again.at).data(), std::vector<int>(count, 11).data(), count);
+        again.release();
+        CHECK_DRIVER(cuMemRelease(taken));
+    }
+    if (process >= 0) close(process);
+
+    // What is no descriptor of memory.
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    const CUmemAllocationHandleType kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    says(cuMemImportFromShareableHandle(&none, as_handle(ends[0]), kind), CUDA_ERROR_INVALID_VALUE,
+         "a pipe is no memory", verdict);
+    close(ends[0]);
+    close(ends[1]);
+    says(cuMemImportFromShareableHandle(&none, as_handle(ends[0]), kind), CUDA_ERROR_INVALID_VALUE,
+         "a closed descriptor is no memory", verdict);
+    says(cuMemImportFromShareableHandle(&none, as_handle(pool_descriptor), kind), CUDA_ERROR_INVALID_VALUE,
+         "a pool is no memory", verdict);
+    CUmemFabricHandle fabric = {};
+    says(cuMemImportFromShareableHandle(&none, &fabric, CU_MEM_HANDLE_TYPE_FABRIC), CUDA_ERROR_NOT_SUPPORTED,
+         "there are no fabric handles", verdict);
+
+    CUmemoryPool pool;
+    says(cuMemPoolImportFromShareableHandle(&pool, as_handle(descriptor), kind, 0), CUDA_ERROR_INVALID_VALUE,
+         "memory is no pool", verdict);
+    CHECK_DRIVER(cuMemPoolImportFromShareableHandle(&pool, as_handle(pool_descriptor), kind, 0));
+    CUdeviceptr given = 0, not_given = 0;
+    says(cuMemAllocFromPoolAsync(&not_given, 4096, pool, nullptr), CUDA_ERROR_INVALID_VALUE,
+         "nothing is allocated from another's pool", verdict);
+    CUmemPoolPtrExportData data = passed.pointer;
+    CHECK_DRIVER(all.of_other(0, cuMemPoolImportPointer(&given, pool, &data)));
+    verdict.equal("memory of a pool", contents(given).data(), std::vector<int>(count, 12).data(), count);
+    std::memset(&data, 1, sizeof(data));
+    says(cuMemPoolImportPointer(&not_given, pool, &data), CUDA_ERROR_INVALID_VALUE, "garbage is no allocation", verdict);
+    says(cuIpcCloseMemHandle(given), CUDA_ERROR_INVALID_VALUE, "memory of a pool is freed, not closed", verdict);
+    all.step();
+
+    CHECK_DRIVER(cuMemsetD32(mapped.at, 13, count));
+    CHECK_DRIVER(cuMemsetD32Async(given, 14, count, nullptr));
+    CHECK_DRIVER(cuMemFreeAsync(given, nullptr));
+    CHECK_DRIVER(cuCtxSynchronize());
+    says(cuMemFree(given), CUDA_ERROR_INVALID_VALUE, "it is freed once", verdict);
+    CHECK_DRIVER(cuMemPoolDestroy(pool));
+    all.send(0, 'w');
+    all.receive<char>(0);
+    // The owner has released it.
+    verdict.equal("memory that was released", contents(mapped.at).data(), std::vector<int>(count, 13).data(), count);
+    says(cuMemImportFromShareableHandle(&none, as_handle(descriptor), kind), CUDA_ERROR_INVALID_HANDLE,
+         "memory that was released is not imported", verdict);
+    mapped.release();
+    CHECK_DRIVER(cuMemRelease(handle));
+    close(descriptor);
+    close(pool_descriptor);
+    all.step();
+    all.send(0, 'e');
+    return verdict.failures == 0 ? 0 : 1;
+}
+
+int main() {
+    return run_processes(2, [](Processes &all) { return all.rank == 0 ? owner(all) : importer(all); });
+}
