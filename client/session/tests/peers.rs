@@ -115,6 +115,21 @@ fn a_copy_between_vgpus_of_one_server_is_the_streams_devices_and_passes_no_clien
 }
 
 #[test]
+fn bytes_that_another_vgpu_may_read_are_there_when_a_copy_returns() {
+    let program = beside(2);
+    let to = program.allocate(1, BYTES);
+    let send = || {
+        program.select(1);
+        program.client.memcpy_htod(Stream::LEGACY, to, host(&mut pattern(64))).unwrap();
+        program.servers[1].count("SynchronizeStream")
+    };
+    assert_eq!(send(), 0);
+    program.select(0);
+    program.client.ctx_enable_peer_access(program.contexts[1], 0).unwrap();
+    assert_eq!(send(), 1);
+}
+
+#[test]
 fn a_stream_of_a_third_vgpu_has_both_blocks() {
     let program = beside(3);
     let (from, to) = (program.allocate(0, BYTES), program.allocate(1, BYTES));
@@ -190,6 +205,7 @@ fn all_present_and_future_blocks_are_mapped_where_access_is_enabled() {
     let future = program.allocate(1, 32 << 20);
     // Before the program knows the address.
     assert_eq!(program.servers[0].count("ImportBlock"), 2);
+    assert_eq!(program.count(0, "MapBlock"), 2);
     assert!(mapped(&program.servers[0]).contains(&future.0) && mapped(&program.servers[0]).contains(&present.0));
     program.select(0);
     program.client.ctx_disable_peer_access(program.contexts[1]).unwrap();

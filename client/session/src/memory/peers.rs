@@ -62,6 +62,8 @@ pub(crate) struct Peers<V> {
     signals: Mutex<HashMap<u8, Vec<Page>>>,
     /// The thread that ends waits for this process, once there was one.
     raiser: OnceLock<Option<mpsc::Sender<Held>>>,
+    /// Whether any other session has, or may have, memory of this one, or this one of another.
+    shares: AtomicBool,
     /// Whether others have returned blocks since an allocation last waited for that.
     returns: AtomicBool,
     /// A stream on which nothing is ever put, for raising words from here. With the vGPU's epoch when it was made.
@@ -77,6 +79,7 @@ impl<V> Peers<V> {
             seat,
             others: OnceLock::new(),
             ticket: Mutex::default(),
+            shares: AtomicBool::default(),
             imports: Mutex::default(),
             accessors: Mutex::default(),
             signals: Mutex::default(),
@@ -85,6 +88,16 @@ impl<V> Peers<V> {
             lane: Mutex::default(),
             abilities: Mutex::default(),
         }
+    }
+
+    /// Another session has memory of this one from now on, or this one of another.
+    fn begin_to_share(&self) {
+        self.shares.store(true, Ordering::Release);
+    }
+
+    /// Whether another session may have memory that this one writes.
+    pub(crate) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Acquire)
     }
 
     /// Another vGPU has posted the return of a block.

@@ -19,8 +19,21 @@ use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
 
 impl Client {
-    /// Host to device.
+    /// Host to device. Where another session may read the memory, the bytes are there when the program continues: the
+    /// program may then tell it, by a way that no stream knows of.
     pub(super) fn upload(
+        &self,
+        stream: &StreamState,
+        to: Spot<'_>,
+        from: &OnHost<'_>,
+        extent: &Extent,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        self.begin_upload(stream, to, from, extent, mode)?;
+        if stream.vgpu.peers.shares() { Self::wait_where(mode, stream) } else { Ok(()) }
+    }
+
+    fn begin_upload(
         &self,
         stream: &StreamState,
         to: Spot<'_>,
@@ -31,7 +44,7 @@ impl Client {
         let (vgpu, source) = (&stream.vgpu, &from.range);
         if !is_reached(vgpu, to, extent)? {
             let owner = to.memory.other_than(vgpu)?;
-            return self.on_behalf(stream, owner, |remote| self.upload(remote, to, from, extent, mode));
+            return self.on_behalf(stream, owner, |remote| self.begin_upload(remote, to, from, extent, mode));
         }
         let end = ProgramEnd::new(self, from, stream);
         let (first, way) = to_device(&end, mode, extent);

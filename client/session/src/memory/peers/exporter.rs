@@ -30,6 +30,7 @@ impl Vgpu {
         seconds: u32,
     ) -> CudaResult<Exporter> {
         let ticket = self.next_id();
+        self.peers.begin_to_share();
         let (scope, object) = scope.on_wire();
         self.connection.post(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
         self.catch_up()?;
@@ -63,6 +64,7 @@ impl Vgpu {
     /// GPUs do not reach each other.
     pub(crate) fn import(&self, from: &Exporter, object: u64) -> CudaResult<Imported> {
         let block = self.next_id();
+        self.peers.begin_to_share();
         let answer = self.call(&ImportBlock {
             session: from.session,
             ticket: TicketId(from.ticket),
