@@ -221,7 +221,7 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
             gpu: wanted.place.gpu,
             wanted: wanted.memory,
             ordinal: ordinal.and_then(|ordinal| u32::try_from(ordinal).ok()),
-            facts: facts(gpu),
+            facts: facts(gpu, |slot| wanted.pci_slot(slot)),
             home: home(&answers, server),
             first: Arc::clone(first),
         });
@@ -251,13 +251,14 @@ fn servers(settings: &Settings) -> Vec<Server> {
     addresses.into_iter().map(|(address, gpus)| Server::new(address, settings.credentials.clone(), gpus)).collect()
 }
 
-fn facts(gpu: &Gpu) -> Facts {
+/// What never changes of a vGPU, which is in the slot that `slot` makes of its GPU's.
+fn facts(gpu: &Gpu, slot: impl FnOnce(u32) -> u32) -> Facts {
     let number = |reading| gpu.readings.get(&reading).and_then(|value| u32::try_from(*value).ok()).unwrap_or_default();
     Facts {
         name: gpu.name.clone(),
         uuid: Uuid { bytes: gpu.uuid }.to_string(),
         uuid_bytes: gpu.uuid,
-        bus: BusId::parse(&gpu.pci_bus),
+        bus: BusId::parse(&gpu.pci_bus).map(|bus| BusId { device: slot(bus.device), ..bus }),
         compute_capability: gpu.compute_capability,
         serial: gpu.serial.clone(),
         part: gpu.part.clone(),
@@ -285,7 +286,7 @@ pub(crate) mod tests {
                 gpu: *index,
                 wanted: 0,
                 ordinal: None,
-                facts: facts(gpu),
+                facts: facts(gpu, |slot| slot),
                 home: home(&answers, server),
                 first: Arc::clone(first),
             }));

@@ -24,6 +24,20 @@ pub struct WantedDevice {
     pub place: GpuAddress,
     /// Quota in bytes; 0 for all there is.
     pub memory: u64,
+    /// How many vGPUs of the same GPU the user named before it.
+    pub twin: u32,
+}
+
+impl WantedDevice {
+    /// The number of its slot on the PCI bus, of which the GPU's own number is given. Programs tell devices apart by their PCI
+    /// address, so vGPUs of one GPU have slots of their own, far from each other and from the GPU's neighbours. Every process
+    /// with the same settings gets the same ones.
+    pub fn pci_slot(&self, own: u32) -> u32 {
+        /// A bus has 32 slots.
+        const BITS: u32 = 5;
+        let distance = self.twin.reverse_bits() >> (u32::BITS - BITS);
+        (own ^ distance) % (1 << BITS)
+    }
 }
 
 /// Everything the user asked for.
@@ -106,7 +120,12 @@ fn devices(given: &Given, values: &ClientSettings, source: &dyn Source) -> Resul
     };
     let quotas = values.memory.as_deref().unwrap_or_default();
     let quota = |ordinal: usize| quotas.get(ordinal).or(quotas.last()).copied().unwrap_or_default();
-    Ok(places.into_iter().enumerate().map(|(ordinal, place)| WantedDevice { place, memory: quota(ordinal) }).collect())
+    let mut devices: Vec<WantedDevice> = Vec::new();
+    for (ordinal, place) in places.into_iter().enumerate() {
+        let twins = devices.iter().filter(|device| device.place == place).count();
+        devices.push(WantedDevice { place, memory: quota(ordinal), twin: u32::try_from(twins).unwrap_or(u32::MAX) });
+    }
+    Ok(devices)
 }
 
 fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<GpuAddress>, SettingsError> {

@@ -89,6 +89,18 @@ fn quotas_are_read_per_device_and_the_last_one_repeats() {
 }
 
 #[test]
+fn vgpus_of_one_gpu_have_slots_of_their_own() {
+    let fake = Fake::with(&[("FLOE_DEVICES", "a:0,b:0,a:0,a:1,a:0")]);
+    let devices = Settings::read(&fake).unwrap().devices;
+    assert_eq!(devices.iter().map(|device| device.twin).collect::<Vec<_>>(), [0, 0, 1, 0, 2]);
+    assert_eq!(devices.iter().map(|device| device.pci_slot(0x1b)).collect::<Vec<_>>(), [0x1b, 0x1b, 0x0b, 0x1b, 0x13]);
+    let place = &devices[0].place;
+    let slots: std::collections::BTreeSet<u32> =
+        (0..32).map(|twin| WantedDevice { place: place.clone(), memory: 0, twin }.pci_slot(0)).collect();
+    assert_eq!((slots.len(), slots.last()), (32, Some(&31)));
+}
+
+#[test]
 fn a_quota_that_overflows_is_refused() {
     let fake = Fake::with(&[("FLOE_MEMORY", "99999999999TiB")]);
     assert!(matches!(Settings::read(&fake), Err(SettingsError::Value { .. })));

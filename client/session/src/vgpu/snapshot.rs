@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use floe_abi::{Uuid, device_attribute};
 use floe_image::{ComputeCapability, Takes};
 
+use crate::settings::WantedDevice;
+
 /// A device as this client presents it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Snapshot {
@@ -95,6 +97,16 @@ impl Snapshot {
                 .filter_map(|limit| Some((u32::try_from(limit.number).ok()?, limit.value)))
                 .collect(),
         }
+    }
+
+    /// The same in a slot of the PCI bus that no other vGPU of its GPU has.
+    pub(crate) fn in_slot_of(mut self, wanted: &WantedDevice) -> Self {
+        if let Some(slot) = self.attributes.get_mut(&device_attribute::PCI_DEVICE_ID) {
+            // What is no slot stays as the server said it.
+            let own = u32::try_from(*slot).ok().filter(|own| *own < 32);
+            *slot = own.and_then(|own| i32::try_from(wanted.pci_slot(own)).ok()).unwrap_or(*slot);
+        }
+        self
     }
 
     /// A CUdevice_attribute; `None` where the server's device does not know the number.

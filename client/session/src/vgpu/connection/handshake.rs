@@ -205,7 +205,7 @@ impl<'a> Dialogue<'a> {
         Ok(Attached {
             joining,
             channels,
-            snapshot: Snapshot::new(&reply.device, reply.memory),
+            snapshot: Snapshot::new(&reply.device, reply.memory).in_slot_of(wanted),
             window: reply.window.0,
             window_bytes: reply.window_bytes,
             seat: Seat { server: reply.server.try_into().ok(), session: reply.session, gpu: wanted.place.gpu },
