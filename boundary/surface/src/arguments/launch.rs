@@ -180,7 +180,7 @@ impl KernelArguments {
     ///
     /// # Errors
     /// INVALID_VALUE where parameters are missing or the layout is longer than any kernel's,
-    /// LAUNCH_OUT_OF_RESOURCES where a block has another size than the layout.
+    /// LAUNCH_OUT_OF_RESOURCES where a block is longer than the layout, INVALID_VALUE where it is empty and that is not.
     pub fn pack(&self, layout: &[ParameterLayout]) -> CudaResult<Vec<u8>> {
         let mut bytes = vec![0; block_length(layout)?];
         self.copy_to(&mut bytes, layout)?;
@@ -217,12 +217,16 @@ fn block_length(layout: &[ParameterLayout]) -> CudaResult<usize> {
     if length > LONGEST_BLOCK { Err(CudaError::INVALID_VALUE) } else { Ok(length) }
 }
 
-/// A block has exactly the layout's size: for any other an H200's driver answers LAUNCH_OUT_OF_RESOURCES.
+/// A block may be shorter than the layout, as NCCL's are: what it does not say is 0 here, and anything on a GPU. The codes are
+/// what the driver of an H100 (580.159) answers.
 fn copy_block(address: u64, size: usize, bytes: &mut [u8]) -> CudaResult<()> {
-    if size != bytes.len() {
+    if size > bytes.len() {
         return Err(CudaError::LAUNCH_OUT_OF_RESOURCES);
     }
-    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `bytes` are as many.
+    if size == 0 && !bytes.is_empty() {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `bytes` are as many or more.
     unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), size) };
     Ok(())
 }
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_block_is_taken_as_it_is_and_another_size_refused() {
+    fn a_block_may_be_short_but_neither_long_nor_empty() {
         let (mut block, mut size) = ([1_u8; 16], 16_usize);
         let mut extra = [
             LAUNCH_PARAM_BUFFER_POINTER as *mut c_void,
@@ -285,10 +289,16 @@ mod tests {
         // SAFETY: the list is well formed.
         let arguments = unsafe { KernelArguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) }.expect("valid");
         assert_eq!(arguments.pack(&LAYOUT).expect("packs"), [1; 16]);
-        for size in [15, 17] {
-            let other = [ParameterLayout { offset: 0, size }];
-            assert_eq!(arguments.pack(&other), Err(CudaError::LAUNCH_OUT_OF_RESOURCES));
-        }
+        let of = |size| [ParameterLayout { offset: 0, size }];
+        assert_eq!(arguments.pack(&of(15)), Err(CudaError::LAUNCH_OUT_OF_RESOURCES));
+        let short = arguments.pack(&of(20)).expect("packs");
+        assert_eq!((&short[..16], &short[16..]), (&[1; 16][..], &[0; 4][..]));
+        let mut none = 0_usize;
+        extra[3] = std::ptr::from_mut(&mut none).cast();
+        // SAFETY: the list is well formed.
+        let empty = unsafe { KernelArguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) }.expect("valid");
+        assert_eq!(empty.pack(&of(4)), Err(CudaError::INVALID_VALUE));
+        assert_eq!(empty.pack(&[]).expect("packs"), []);
     }
 
     #[test]

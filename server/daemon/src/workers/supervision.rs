@@ -24,8 +24,8 @@ const REPORT_BYTES: usize = 64 << 10;
 const WORDS_BYTES: usize = 16 << 10;
 /// The pause in reading a worker's log lines after one was omitted. The full pipe then slows the worker down.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The most reports in one second: a worker sends a handful.
-const MOST_REPORTS: u32 = 1000;
+/// The most reports and messages in one second: an import has one of each, and takes 100 µs and more.
+const MOST_REPORTS: u32 = 20_000;
 /// Reads after a worker has ended: for more bytes than its pipes hold.
 const LAST_READS: u32 = 64;
 
