@@ -3,18 +3,14 @@
 
 mod addresses;
 mod allocate;
-pub(crate) mod arena;
 pub(crate) mod blocks;
-pub(crate) mod file_pages;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
 pub(crate) mod managed;
 mod mappings;
 pub(crate) mod mirroring;
 pub(crate) mod mirrors;
-mod offers;
 pub(crate) mod peers;
 pub(crate) mod sending;
-pub(crate) mod sharing;
 pub(crate) mod staging;
 pub(crate) mod virtual_memory;

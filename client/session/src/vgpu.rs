@@ -28,12 +28,12 @@ use floe_image::Takes;
 use floe_wire::{ArrayId, Call, SynchronizeContext, SynchronizeStream};
 
 use crate::memory::blocks::Blocks;
+use crate::memory::host_memory::sharing::Sharing;
 use crate::memory::ipc::exports::Exports;
 use crate::memory::ipc::opened::Openings;
 use crate::memory::managed::Managed;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::peers::Peers;
-use crate::memory::sharing::Sharing;
 use crate::memory::staging::Staging;
 use crate::memory::virtual_memory::VirtualMemory;
 use crate::vgpu::connection::{Answer, Attached, Connection};

@@ -19,7 +19,7 @@ use floe_surface::{HostRange, MemoryCalls, PAGE};
 use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::Found;
-use crate::memory::file_pages::FilePages;
+use crate::memory::host_memory::file_pages::FilePages;
 use crate::memory::ipc::opened::Door;
 use crate::memory::managed::Attachment;
 use floe_lock::lock;

@@ -9,8 +9,13 @@ use std::sync::{Arc, RwLock};
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange, PAGE};
 
-use crate::memory::arena::{self, Arena, ArenaBlock};
-use crate::memory::file_pages::{FilePages, pages_around};
+pub(crate) mod arena;
+pub(crate) mod file_pages;
+mod offers;
+pub(crate) mod sharing;
+
+use arena::{Arena, ArenaBlock};
+use file_pages::{FilePages, pages_around};
 
 /// One pinned range.
 #[derive(Debug)]

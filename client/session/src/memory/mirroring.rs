@@ -8,9 +8,9 @@ use floe_abi::{CudaError, CudaResult, device_attribute};
 use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, UnmirrorMemory};
 
-use super::sharing::Access;
 use crate::log::log;
 use crate::memory::host_memory::PinnedRange;
+use crate::memory::host_memory::sharing::Access;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use floe_abi::DevicePtr;
 use floe_surface::HostRange;
 
-use crate::memory::arena::ArenaBlock;
+use crate::memory::host_memory::arena::ArenaBlock;
 use crate::vgpu::connection::Ticket;
 use floe_lock::lock;
 

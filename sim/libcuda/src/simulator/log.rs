@@ -5,6 +5,7 @@
 use std::fmt::Arguments;
 use std::sync::OnceLock;
 
+use floe_abi::CudaError;
 use floe_surface::refusals;
 
 fn is_on() -> bool {
@@ -31,6 +32,13 @@ pub(crate) fn warn(message: Arguments<'_>) {
 /// As `warn`, but the same message only once in a process.
 pub(crate) fn warn_once(message: Arguments<'_>) {
     refusals::refused_once(message);
+}
+
+/// Why a call that hands memory or events to another process fails.
+pub(crate) fn refuse_between_processes(function: &str) -> CudaError {
+    let advice = "export physical memory by a descriptor instead";
+    warn(format_args!("{function} is not supported by the CPU device: {advice}"));
+    CudaError::NOT_SUPPORTED
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 use floe_abi::{CudaResult, DevicePtr, HostPointer};
 
 use crate::client::Client;
+use crate::memory::host_memory::sharing::Access;
 use crate::memory::host_memory::{PinnedRange, has_placed, placed_addresses};
-use crate::memory::sharing::Access;
 use crate::objects::device::DeviceState;
 use crate::vgpu::Vgpu;
 

@@ -10,7 +10,7 @@ use floe_wire::CopyOnDevice;
 use super::pieces::Pieces;
 use super::{Area, SLOT, SLOTS, Slot, State};
 use crate::log::log;
-use crate::memory::arena::Arena;
+use crate::memory::host_memory::arena::Arena;
 use crate::vgpu::connection::Ticket;
 use crate::vgpu::order::StreamProgress;
 use crate::vgpu::{Vgpu, tally};

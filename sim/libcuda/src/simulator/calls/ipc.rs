@@ -2,37 +2,30 @@
 //! Calls come in, refusals go out, which the log names.
 //! What processes share here they share as physical memory with a descriptor.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Event, IpcEventHandle, IpcMemHandle};
+use floe_abi::{CudaResult, DevicePtr, Event, IpcEventHandle, IpcMemHandle};
 use floe_surface::IpcCalls;
 
 use crate::simulator::Simulator;
-
-/// # Errors
-/// NOT_SUPPORTED, always.
-pub(super) fn refuse<T>(function: &str) -> CudaResult<T> {
-    let advice = "export physical memory by a descriptor instead";
-    crate::simulator::log::warn(format_args!("{function} is not supported by the CPU device: {advice}"));
-    Err(CudaError::NOT_SUPPORTED)
-}
+use crate::simulator::log::refuse_between_processes;
 
 impl IpcCalls for Simulator {
     fn ipc_get_mem_handle(&self, _address: DevicePtr) -> CudaResult<IpcMemHandle> {
-        refuse("cuIpcGetMemHandle")
+        Err(refuse_between_processes("cuIpcGetMemHandle"))
     }
 
     fn ipc_open_mem_handle(&self, _handle: IpcMemHandle, _flags: u32) -> CudaResult<DevicePtr> {
-        refuse("cuIpcOpenMemHandle")
+        Err(refuse_between_processes("cuIpcOpenMemHandle"))
     }
 
     fn ipc_close_mem_handle(&self, _address: DevicePtr) -> CudaResult<()> {
-        refuse("cuIpcCloseMemHandle")
+        Err(refuse_between_processes("cuIpcCloseMemHandle"))
     }
 
     fn ipc_get_event_handle(&self, _event: Event) -> CudaResult<IpcEventHandle> {
-        refuse("cuIpcGetEventHandle")
+        Err(refuse_between_processes("cuIpcGetEventHandle"))
     }
 
     fn ipc_open_event_handle(&self, _handle: IpcEventHandle) -> CudaResult<Event> {
-        refuse("cuIpcOpenEventHandle")
+        Err(refuse_between_processes("cuIpcOpenEventHandle"))
     }
 }

@@ -13,10 +13,10 @@ use floe_abi::{
 use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
 
-use super::ipc::refuse;
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
 use crate::simulator::handles::Handles;
+use crate::simulator::log::refuse_between_processes;
 use crate::simulator::memory::device_memory::Owner;
 use floe_lock::lock;
 
@@ -251,18 +251,18 @@ impl PoolCalls for Simulator {
     }
 
     fn mem_pool_export_to_shareable_handle(&self, _pool: MemPool) -> CudaResult<OwnedFd> {
-        refuse("cuMemPoolExportToShareableHandle")
+        Err(refuse_between_processes("cuMemPoolExportToShareableHandle"))
     }
 
     fn mem_pool_import_from_shareable_handle(&self, _file: BorrowedFd<'_>) -> CudaResult<MemPool> {
-        refuse("cuMemPoolImportFromShareableHandle")
+        Err(refuse_between_processes("cuMemPoolImportFromShareableHandle"))
     }
 
     fn mem_pool_export_pointer(&self, _address: DevicePtr) -> CudaResult<PoolPointerData> {
-        refuse("cuMemPoolExportPointer")
+        Err(refuse_between_processes("cuMemPoolExportPointer"))
     }
 
     fn mem_pool_import_pointer(&self, _pool: MemPool, _data: &PoolPointerData) -> CudaResult<DevicePtr> {
-        refuse("cuMemPoolImportPointer")
+        Err(refuse_between_processes("cuMemPoolImportPointer"))
     }
 }

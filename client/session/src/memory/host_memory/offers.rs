@@ -10,8 +10,8 @@ use floe_wire::{Call as _, MapShared, ShareFile, ShareMemory, UnmapShared};
 
 use super::sharing::Access;
 use crate::log::log;
-use crate::memory::arena::Arena;
-use crate::memory::file_pages::{FilePages, pages_around};
+use crate::memory::host_memory::arena::Arena;
+use crate::memory::host_memory::file_pages::{FilePages, pages_around};
 use crate::memory::host_memory::{PLACES, Pages, PinnedRange};
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Answer;
