@@ -7,18 +7,21 @@ use std::sync::Mutex;
 
 use floe_abi::Context;
 
+use super::passport::Secret;
 use crate::memory::blocks::ALIGNMENT;
 
 /// Numbers of opened allocations begin here: no allocation of the process's own gets so far.
 const SERIALS: u64 = 1 << 40;
 
-/// What is opened: an allocation of another session, by its ticket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What is opened: an allocation of another session, by its ticket. With another secret it is another, which the exporter's
+/// worker refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) session: u64,
     /// The block there.
     pub(crate) object: u64,
     pub(crate) ticket: u64,
+    pub(crate) secret: Secret,
 }
 
 /// How the program has opened it, which says how it closes it.
@@ -223,7 +226,7 @@ mod tests {
     const CONTEXT: Context = Context(3);
 
     fn source(ticket: u64) -> Source {
-        Source { session: 1, object: 2, ticket }
+        Source { session: 1, object: 2, ticket, secret: Secret([7; 16]) }
     }
 
     fn opened() -> Opened<bool> {
@@ -244,6 +247,13 @@ mod tests {
         assert!(!opened.close(0x20_0400, Door::Handle, true));
         assert_eq!(opened.collect(|passed| *passed), [BLOCK]);
         assert_eq!(opened.mapping(source(9), 0), None);
+    }
+
+    #[test]
+    fn what_is_open_is_not_opened_again_with_another_secret() {
+        let mut opened = opened();
+        assert_eq!(opened.open_again(Source { secret: Secret([8; 16]), ..source(9) }, Door::Handle), None);
+        assert_eq!(opened.open_again(Source { object: 3, ..source(9) }, Door::Handle), None);
     }
 
     #[test]

@@ -44,7 +44,8 @@ impl Vgpu {
     /// INVALID_HANDLE where it is freed, or its process has ended; NOT_SUPPORTED of another server's.
     pub(crate) fn open(&self, passport: &Passport, context: Context, door: Door) -> CudaResult<DevicePtr> {
         let _opening = lock(&self.openings.opening);
-        let source = Source { session: passport.session, object: passport.object, ticket: passport.ticket };
+        let &Passport { session, object, ticket, secret, .. } = passport;
+        let source = Source { session, object, ticket, secret };
         if let Some(at) = lock(&self.openings.opened).open_again(source, door) {
             return Ok(DevicePtr(at));
         }
