@@ -64,14 +64,30 @@ fn function(client: &Client) -> Function {
 }
 
 #[test]
-fn memory_whose_device_pointer_is_asked_for_is_kept_equal_on_both_sides() {
+fn memory_made_for_kernels_is_there_before_any_names_it() {
     let (server, seen) = counting_server();
     let client = client(&server);
     let function = function(client);
     let pointer = client.mem_host_alloc(64, host_alloc_flags::DEVICEMAP).unwrap();
+    pinned(pointer, 64).write(&[5]).unwrap();
+    // Its address is nowhere among these.
+    launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!((server.count("MirrorMemory"), seen.lock().unwrap()[&pointer.0][0]), (1, 6));
+    // What is more than a client mirrors unasked waits until it is asked for.
+    client.mem_host_alloc(32 << 20, host_alloc_flags::DEVICEMAP).unwrap();
+    assert_eq!(server.count("MirrorMemory"), 1);
+}
+
+#[test]
+fn memory_whose_device_pointer_is_asked_for_is_kept_equal_on_both_sides() {
+    let (server, seen) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let pointer = client.mem_host_alloc(64, host_alloc_flags::PORTABLE).unwrap();
     let memory = pinned(pointer, 64);
     memory.write(&[5, 6, 7]).unwrap();
-    assert_eq!(server.count("MirrorMemory"), 0, "asking for a mapping is common, using it is not");
+    assert_eq!(server.count("MirrorMemory"), 0);
     assert_eq!(client.mem_host_get_device_pointer(pointer, 0), Ok(DevicePtr(pointer.0)));
     assert_eq!(client.mem_host_get_device_pointer(pointer, 0), Ok(DevicePtr(pointer.0)));
     for _ in 0..2 {

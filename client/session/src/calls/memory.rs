@@ -50,6 +50,9 @@ impl Client {
         let pointer = self.host_memory.allocate(bytes, flags, context.handle(), self.shares())?;
         // Now, when it may take its time; other vGPUs' workers are offered it when it is used with them.
         self.offer(pointer, &context.vgpu);
+        if flags & host_alloc_flags::DEVICEMAP != 0 {
+            self.reach_at_once(pointer.0, &context.vgpu);
+        }
         Ok(pointer)
     }
 }
@@ -173,6 +176,9 @@ impl MemoryCalls for Client {
         self.host_memory.register(range, flags, context.handle(), file)?;
         // Now, when it may take its time, as registering does.
         let _ = self.offer_registered(at, &context.vgpu);
+        if flags & host_register_flags::DEVICEMAP != 0 {
+            self.reach_at_once(at, &context.vgpu);
+        }
         Ok(())
     }
 
