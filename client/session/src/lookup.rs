@@ -250,7 +250,8 @@ fn device_range(vgpu: &Arc<Vgpu>, at: DevicePtr) -> Option<DeviceRange<'_>> {
         let (start, bytes) = (DevicePtr(found.at), found.bytes);
         return Some(DeviceRange { vgpu, start, bytes, allocation, is_managed: false, is_opened: true });
     }
-    let range = lock(&vgpu.virtual_memory).mapping(at.0).or_else(|| vgpu.global_at(at))?;
+    let mapped = lock(&vgpu.virtual_memory).programs_mapping(at.0).map(|(range, _)| range);
+    let range = mapped.or_else(|| vgpu.global_at(at))?;
     let (start, bytes) = (DevicePtr(range.start), range.end - range.start);
     Some(DeviceRange { vgpu, start, bytes, allocation: None, is_managed, is_opened: false })
 }

@@ -332,6 +332,11 @@ fn virtual_memory_is_reserved_mapped_and_given_back() {
     let at = client.mem_address_reserve(4 * granularity, 0, DevicePtr::NULL, 0).unwrap();
     let fabric = MemAllocationProperties { requested_handle_types: 8, ..properties };
     assert_eq!(client.mem_create(granularity, &fabric, 0), Err(CudaError::NOT_SUPPORTED));
+    // NCCL asks for the granularity of memory of the host, and does without where its making is refused.
+    let of_host = MemLocation { kind: floe_abi::location_type::HOST_NUMA, id: 0 };
+    let of_host = MemAllocationProperties { location: of_host, ..properties };
+    assert_eq!(client.mem_get_allocation_granularity(&of_host, 0), Ok(2 << 20));
+    assert_eq!(client.mem_create(2 << 20, &of_host, 0), Err(CudaError::NOT_SUPPORTED));
     let properties = MemAllocationProperties { requested_handle_types: 1, ..properties };
     let memory = client.mem_create(granularity, &properties, 0).unwrap();
     for (at, bytes, offset) in

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use floe_abi::{
-    CudaError, DevicePtr, IpcEventHandle, IpcMemHandle, MemLocation, MemPoolProperties, PoolPointerData, Stream,
-    event_flags, handle_type, location_type, pointer_attribute,
+    CudaError, DevicePtr, HostPointer, IpcEventHandle, IpcMemHandle, MemLocation, MemPoolProperties, PoolPointerData,
+    Stream, event_flags, handle_type, location_type, pointer_attribute,
 };
 use floe_surface::*;
 use floe_wire::{ImportBlockReply, ReadSignalsReply, RecordSignalReply, Request};
@@ -143,6 +143,49 @@ fn two_allocations_of_one_block_are_mapped_once_and_each_is_asked_for() {
     assert_eq!(client.ipc_open_mem_handle(handles[2], 1), Err(CudaError::INVALID_HANDLE));
     // What is open already needs nobody.
     assert_eq!(client.ipc_open_mem_handle(handles[1], 1), Ok(second));
+}
+
+#[test]
+fn of_a_block_the_program_has_what_it_has_opened_and_may_not_unmap_it() {
+    let (owner, opener, _) = two();
+    let handles: Vec<_> = there(|| {
+        let exporting = client(&owner);
+        (0..2).map(|_| exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap()).collect()
+    });
+    let client = client(&opener);
+    let first = client.ipc_open_mem_handle(handles[0], 1).unwrap();
+    let second = client.ipc_open_mem_handle(handles[1], 1).unwrap();
+    let beyond = DevicePtr(second.0 + 4096);
+    assert_eq!(client.memset_d8(Stream::LEGACY, beyond, 7, 16), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_get_address_range(beyond), Err(CudaError::NOT_FOUND));
+    let block = DevicePtr(first.0 & !(BLOCK - 1));
+    assert_eq!(client.mem_unmap(block, BLOCK as usize), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_address_free(block, BLOCK as usize), Err(CudaError::INVALID_VALUE));
+    assert!(client.mem_retain_allocation_handle(HostPointer(first.0)).is_err());
+    client.ipc_close_mem_handle(second).unwrap();
+    assert_eq!(client.memset_d8(Stream::LEGACY, second, 7, 16), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.pointer_get_attribute(pointer_attribute::MEMORY_TYPE, second), Err(CudaError::INVALID_VALUE));
+    client.memset_d8(Stream::LEGACY, first, 7, 1000).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(opener.count("UnmapRange"), 0);
+}
+
+#[test]
+fn an_open_handle_with_another_secret_is_asked_for() {
+    let (owner, opener, gone) = two();
+    let handle = there(|| {
+        let exporting = client(&owner);
+        exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap()
+    });
+    let client = client(&opener);
+    let opened = client.ipc_open_mem_handle(handle, 1).unwrap();
+    let mut forged = handle;
+    forged.bytes[25] ^= 1;
+    gone.store(true, Ordering::Release);
+    assert_eq!(client.ipc_open_mem_handle(forged, 1), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(opener.count("ImportBlock"), 2);
+    client.ipc_close_mem_handle(opened).unwrap();
+    assert_eq!(client.ipc_close_mem_handle(opened), Err(CudaError::INVALID_VALUE));
 }
 
 #[test]

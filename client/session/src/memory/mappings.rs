@@ -72,6 +72,7 @@ impl Vgpu {
         physical.mappings = 1;
         let mut mapping = Mapping::of(self.ordinal, id, physical);
         mapping.access.insert(self.ordinal, access_flags::READWRITE);
+        mapping.is_of_opened = true;
         memory.mappings.insert(at, mapping);
         self.map_whole(id, bytes, at, access_flags::READWRITE)?;
         Ok((DevicePtr(at), bytes))
@@ -79,11 +80,10 @@ impl Vgpu {
 
     /// Unmaps and returns what was imported to this address. Nothing uses it any more.
     pub(crate) fn return_foreign(&self, DevicePtr(at): DevicePtr) -> CudaResult<()> {
-        let found = lock(&self.virtual_memory).mappings.get(&at).map(|mapping| mapping.bytes);
-        let bytes = found.ok_or(CudaError::INVALID_VALUE)?;
-        let removed = lock(&self.virtual_memory).remove_exactly(&(at..at + bytes))?;
-        removed.iter().try_for_each(|(start, mapping)| self.unmap_mapping(*start, mapping))?;
-        lock(&self.virtual_memory).reserved.release(at, bytes);
+        let removed = lock(&self.virtual_memory).mappings.remove(&at);
+        let mapping = removed.ok_or(CudaError::INVALID_VALUE)?;
+        self.unmap_mapping(at, &mapping)?;
+        lock(&self.virtual_memory).reserved.release(at, mapping.bytes);
         Ok(())
     }
 }

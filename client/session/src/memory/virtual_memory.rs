@@ -34,12 +34,21 @@ pub(crate) struct Mapping {
     pub(crate) origin: Option<(Exporter, u64)>,
     /// Which vGPUs the program has given access, by ordinal.
     pub(crate) access: BTreeMap<u8, u32>,
+    /// It holds what was opened of other processes: the program has only the allocations that it opened in it.
+    pub(crate) is_of_opened: bool,
 }
 
 impl Mapping {
     /// Memory of a vGPU, which nobody has access to.
     pub(crate) fn of(owner: u8, physical: u64, memory: &Physical) -> Self {
-        Self { bytes: memory.bytes, owner, physical, origin: memory.origin.clone(), access: BTreeMap::new() }
+        Self {
+            bytes: memory.bytes,
+            owner,
+            physical,
+            origin: memory.origin.clone(),
+            access: BTreeMap::new(),
+            is_of_opened: false,
+        }
     }
 
     /// The access that the program has given a vGPU.
@@ -85,10 +94,10 @@ impl VirtualMemory {
         *self = Self::new(self.whole.clone(), self.granularity);
     }
 
-    /// Whether `at..end` is mapped and accessible, possibly by several mappings side by side.
+    /// Whether `at..end` is mapped by the program and accessible, possibly by several mappings side by side.
     pub(crate) fn covers(&self, mut at: u64, end: u64) -> bool {
         while at < end {
-            match self.mapping_entry(at) {
+            match self.programs_mapping(at) {
                 Some((range, mapping)) if mapping.is_accessible() => at = range.end,
                 _ => return false,
             }
@@ -107,24 +116,24 @@ impl VirtualMemory {
         Some(pieces)
     }
 
-    /// The mapping that holds this address.
-    pub(crate) fn mapping(&self, at: u64) -> Option<Range<u64>> {
-        self.mapping_entry(at).map(|(range, _)| range)
+    /// The program's own mapping that holds this address.
+    pub(crate) fn programs_mapping(&self, at: u64) -> Option<(Range<u64>, &Mapping)> {
+        self.mapping_entry(at).filter(|(_, mapping)| !mapping.is_of_opened)
     }
 
-    /// The same with all that is known of it.
+    /// The mapping that holds this address, also one of opened memory.
     pub(crate) fn mapping_entry(&self, at: u64) -> Option<(Range<u64>, &Mapping)> {
         let (start, mapping) = self.mappings.range(..=at).next_back()?;
         let range = *start..start + mapping.bytes;
         range.contains(&at).then_some((range, mapping))
     }
 
-    /// Whole mappings that make up exactly `range`, without gaps, with their first addresses.
+    /// Whole mappings of the program's that make up exactly `range`, without gaps, with their first addresses.
     pub(crate) fn exactly(&self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
         let mut found = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let mapping = self.mappings.get(&at).ok_or(CudaError::INVALID_VALUE)?;
+            let mapping = self.mappings.get(&at).filter(|it| !it.is_of_opened).ok_or(CudaError::INVALID_VALUE)?;
             found.push((at, mapping.clone()));
             at += mapping.bytes;
         }

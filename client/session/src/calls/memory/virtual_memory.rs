@@ -15,6 +15,7 @@ use floe_surface::VirtualMemoryCalls;
 use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
 
 use crate::client::Client;
+use crate::log::log_once;
 use crate::memory::virtual_memory::{Mapping, Physical};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
@@ -23,6 +24,13 @@ use floe_lock::lock;
 /// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: PyTorch's expandable segments ask for it always, and export only when memory
 /// is shared between processes.
 const POSIX_FILE_DESCRIPTOR: u32 = 1;
+
+/// Physical memory of the host comes in pages of this size with NVIDIA's driver.
+const HOST_GRANULARITY: usize = 2 << 20;
+
+fn is_of_host(location: &MemLocation) -> bool {
+    matches!(location.kind, location_type::HOST_NUMA | location_type::HOST_NUMA_CURRENT)
+}
 
 /// An end that exists: `address + bytes`.
 fn range(address: DevicePtr, bytes: usize) -> CudaResult<Range<u64>> {
@@ -114,6 +122,15 @@ impl VirtualMemoryCalls for Client {
         }
         // Memory that could be exported is like any other until somebody exports it.
         if properties.requested_handle_types & !POSIX_FILE_DESCRIPTOR != 0 {
+            let kinds = properties.requested_handle_types;
+            log_once!(
+                Warn,
+                "cuMemCreate: memory is shared by file descriptors only, not by handles of the kinds: {kinds}"
+            );
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        if is_of_host(&properties.location) {
+            log_once!(Warn, "cuMemCreate: physical memory of the host is not supported");
             return Err(CudaError::NOT_SUPPORTED);
         }
         let vgpu = self.location_vgpu(&properties.location)?;
@@ -224,7 +241,7 @@ impl VirtualMemoryCalls for Client {
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
         let vgpu = self.window_of(address)?;
         let memory = lock(&vgpu.virtual_memory);
-        let (_, mapping) = memory.mapping_entry(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        let (_, mapping) = memory.programs_mapping(address.0).ok_or(CudaError::INVALID_VALUE)?;
         let device = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
         Ok(u64::from(device.map_or(access_flags::NONE, |ordinal| mapping.access_of(ordinal))))
     }
@@ -232,6 +249,10 @@ impl VirtualMemoryCalls for Client {
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
         if option > floe_abi::granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
+        }
+        // NCCL asks for it before it tries to make such memory, and does without where only the making is refused.
+        if is_of_host(&properties.location) {
+            return Ok(HOST_GRANULARITY);
         }
         let granularity = self.location_vgpu(&properties.location)?.snapshot.granularity;
         usize::try_from(granularity).map_err(|_| CudaError::INVALID_VALUE)
@@ -253,7 +274,7 @@ impl VirtualMemoryCalls for Client {
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
         let window = self.window_of(DevicePtr(address.0))?;
-        let mapped = lock(&window.virtual_memory).mapping_entry(address.0).map(|(_, it)| (it.owner, it.physical));
+        let mapped = lock(&window.virtual_memory).programs_mapping(address.0).map(|(_, it)| (it.owner, it.physical));
         let (ordinal, id) = mapped.ok_or(CudaError::INVALID_VALUE)?;
         let owner = &self.devices()?[usize::from(ordinal)].vgpu;
         let mut memory = lock(&owner.virtual_memory);
