@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -125,6 +126,14 @@ struct Processes {
     }
 };
 
+// As if on a machine of its own, as far as one kernel has several. Who may not do that is root of a namespace of users first.
+inline void move_apart() {
+    const int apart = CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS;
+    if (unshare(apart) == 0 || unshare(apart | CLONE_NEWUSER) == 0) return;
+    std::perror("process apart");
+    std::exit(1);
+}
+
 // Runs `body` in `count` forked processes, each with sockets to all others, and gives this program's exit code: 0 where
 // all say 0. Where a test ends one of them, the others must end in order: with 0, or because they miss it.
 template <typename Body>
@@ -154,6 +163,7 @@ int run_processes(int count, const Body &body) {
             }
         }
         processes.sockets[rank] = -1;
+        if (std::getenv("FLOE_EXAMPLE_APART") != nullptr) move_apart();
         std::exit(body(processes));
     }
     for (int one = 0; one < count; ++one)

@@ -4,6 +4,8 @@
 #include "check_driver.h"
 #include "processes.h"
 
+#include <string>
+
 #include <sys/syscall.h>
 
 constexpr size_t count = 5000;
@@ -84,6 +86,44 @@ struct Passed {
     CUmemPoolPtrExportData pointer;
 };
 
+static void *as_handle(int descriptor) { return reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)); }
+
+// A process that has inherited the descriptor: started anew, because CUDA is not used after a fork.
+static pid_t start_heir(int descriptor) {
+    std::fflush(stdout);
+    // A copy that is not closed at the start of another program.
+    const int inherited = dup(descriptor);
+    const std::string number = std::to_string(inherited);
+    const pid_t heir = fork();
+    if (heir == 0) {
+        execl("/proc/self/exe", "shareable", "heir", number.c_str(), nullptr);
+        _exit(127);
+    }
+    close(inherited);
+    return heir;
+}
+
+static int heir_of(int descriptor) {
+    Verdict verdict;
+    const CUdevice device = begin(1);
+    CUmemGenericAllocationHandle handle;
+    CHECK_DRIVER(cuMemImportFromShareableHandle(&handle, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    Mapped mapped(handle, device, granularity_of(device));
+    verdict.equal("inherited memory", contents(mapped.at).data(), std::vector<int>(count, 11).data(), count);
+    CUmemAllocationProp about = {};
+    CHECK_DRIVER(cuMemGetAllocationPropertiesFromHandle(&about, handle));
+    verdict.expect(about.type == CU_MEM_ALLOCATION_TYPE_PINNED && about.location.type == CU_MEM_LOCATION_TYPE_DEVICE,
+                   "imported memory is a device's");
+    unsigned kind = 0;
+    CHECK_DRIVER(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, mapped.at));
+    int legacy = -1;
+    CHECK_DRIVER(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, mapped.at));
+    verdict.expect(kind == CU_MEMORYTYPE_DEVICE && legacy == 0, "its pointer is a device's, which has no handle");
+    mapped.release();
+    CHECK_DRIVER(cuMemRelease(handle));
+    return verdict.failures == 0 ? 0 : 1;
+}
+
 static int owner(Processes &all) {
     Verdict verdict;
     const CUdevice device = begin(0);
@@ -111,8 +151,7 @@ static int owner(Processes &all) {
          "there are no fabric handles", verdict);
 
     // In its own process the descriptor is the same memory.
-    CHECK_DRIVER(cuMemImportFromShareableHandle(
-        &own, reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CHECK_DRIVER(cuMemImportFromShareableHandle(&own, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     Mapped twice(own, device, bytes);
     verdict.equal("its own descriptor", contents(twice.at).data(), std::vector<int>(count, 11).data(), count);
     twice.release();
@@ -139,6 +178,10 @@ static int owner(Processes &all) {
     CHECK_DRIVER(cuMemPoolExportPointer(&passed.pointer, given));
     all.step();
 
+    const int heir = start_heir(descriptor);
+    int status = -1;
+    verdict.expect(heir > 0 && waitpid(heir, &status, 0) == heir && status == 0, "an inherited descriptor is the memory");
+
     all.send_descriptor(1, descriptor);
     all.send_descriptor(1, pool_descriptor);
     all.send(1, passed);
@@ -158,8 +201,6 @@ static int owner(Processes &all) {
     close(pool_descriptor);
     return verdict.failures == 0 ? 0 : 1;
 }
-
-static void *as_handle(int descriptor) { return reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)); }
 
 static int importer(Processes &all) {
     Verdict verdict;
@@ -240,6 +281,7 @@ static int importer(Processes &all) {
     return verdict.failures == 0 ? 0 : 1;
 }
 
-int main() {
+int main(int argc, char **argv) {
+    if (argc == 3 && std::strcmp(argv[1], "heir") == 0) return heir_of(std::atoi(argv[2]));
     return run_processes(2, [](Processes &all) { return all.rank == 0 ? owner(all) : importer(all); });
 }

@@ -57,6 +57,33 @@ fn on_one_gpu_over_rings_in_shared_memory() {
     every_run_passes(1, Linkage::Static, Floed::shm);
 }
 
+/// Each process has a network, a mount table, a host name and System V objects of its own, and the socket's path in common.
+#[test]
+fn in_namespaces_of_their_own_over_the_unix_socket() {
+    let daemon = daemon("2");
+    let places = places(daemon.unix(), 2);
+    for name in ["ipcRing", "ipcPipeline", "ipcRules", "shareable"] {
+        let outcome =
+            example(name, Linkage::Static, &[]).on_each(&daemon, &places).variable("FLOE_EXAMPLE_APART", "1").run();
+        assert_eq!(outcome.code, Some(0), "{name}\n  stdout: {}\n  stderr: {}", outcome.stdout, outcome.stderr);
+    }
+    daemon.wait_for_workers(0);
+}
+
+/// More cycles than a session may have tickets or pages of words at once.
+#[test]
+fn what_is_handed_on_and_given_back_leaves_nothing_behind() {
+    let daemon = daemon("2");
+    let places = places(daemon.unix(), 2);
+    let free = has_all_its_memory(&daemon, daemon.unix());
+    let before = settled(daemon.process());
+    let outcome = example("ipcCycles", Linkage::Static, &["4500"]).on_each(&daemon, &places).run();
+    assert_eq!(outcome.code, Some(0), "stdout: {}\n  stderr: {}", outcome.stdout, outcome.stderr);
+    daemon.wait_for_workers(0);
+    assert_eq!(settled(daemon.process()), before);
+    assert_eq!(has_all_its_memory(&daemon, daemon.unix()), free);
+}
+
 /// Kills process `rank` of a program at each of its steps. The others end in order, and the server has what it had before.
 fn each_step_can_be_the_last(program: impl Fn() -> Program, daemon: &Floed, rank: usize) {
     daemon.wait_for_workers(0);
