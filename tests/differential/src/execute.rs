@@ -4,52 +4,23 @@
 
 mod copy;
 mod graph;
+mod held;
 mod memory;
+mod state;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ptr::null_mut;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use cudarc::driver::sys;
 
-use crate::device::{Change, cu, host_bytes, is_code, set_host_bytes};
+use crate::device::{cu, host_bytes, is_code, set_host_bytes};
 use crate::model::{Capabilities, Model};
-use crate::operation::{Id, Operation, Place, Stream, Which};
+use crate::operation::{Id, Operation, Stream};
 use crate::random::Random;
-use memory::Held;
-
-const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
-/// Bytes of each stream's word that others wait for.
-const WORDS: usize = 1 << 16;
-
-struct Vgpu {
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    kernels: sys::CUmodule,
-    functions: BTreeMap<&'static str, sys::CUfunction>,
-    /// Words that streams set and wait for; how many are used.
-    words: u64,
-    used: usize,
-    pool: sys::CUmemoryPool,
-    /// Streams that graphs are captured on.
-    lanes: Vec<sys::CUstream>,
-}
-
-pub(crate) struct Executor {
-    vgpus: Vec<Vgpu>,
-    current: usize,
-    blocks: BTreeMap<Id, Held>,
-    streams: BTreeMap<Stream, sys::CUstream>,
-    events: BTreeMap<Id, (usize, sys::CUevent)>,
-    graphs: BTreeMap<Id, graph::Made>,
-    instances: BTreeMap<Id, graph::Instance>,
-    changes: Vec<Box<Change>>,
-    digest: blake3::Hasher,
-    pub(crate) reads: usize,
-    /// Kernels reach the memory of other vGPUs.
-    peers: bool,
-}
+pub(crate) use state::Executor;
+use state::WORDS;
 
 /// What the library's devices can do.
 pub(crate) fn capabilities() -> Result<Capabilities> {
@@ -79,67 +50,6 @@ pub(crate) fn capabilities() -> Result<Capabilities> {
 }
 
 impl Executor {
-    pub(crate) fn new(can: Capabilities) -> Result<Self> {
-        let mut executor = Self {
-            vgpus: Vec::new(),
-            current: usize::MAX,
-            blocks: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            events: BTreeMap::new(),
-            graphs: BTreeMap::new(),
-            instances: BTreeMap::new(),
-            changes: Vec::new(),
-            digest: blake3::Hasher::new(),
-            reads: 0,
-            peers: false,
-        };
-        for vgpu in 0..can.vgpus {
-            executor.vgpus.push(Vgpu::open(vgpu)?);
-        }
-        executor.peers = can.peers;
-        if can.peers {
-            executor.connect()?;
-        }
-        Ok(executor)
-    }
-
-    /// Lets kernels of each vGPU reach the memory of the others.
-    fn connect(&mut self) -> Result<()> {
-        for vgpu in 0..self.vgpus.len() {
-            self.enter(vgpu)?;
-            for other in (0..self.vgpus.len()).filter(|other| *other != vgpu) {
-                let enabled = cu!(cuCtxEnablePeerAccess(self.vgpus[other].context, 0));
-                let is_enabled =
-                    |error: &anyhow::Error| is_code(error, &[sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED]);
-                enabled.or_else(|error| if is_enabled(&error) { Ok(()) } else { Err(error) })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The digest of every byte read.
-    pub(crate) fn digest(&self) -> String {
-        self.digest.finalize().to_hex()[..16].to_owned()
-    }
-
-    fn enter(&mut self, vgpu: usize) -> Result<()> {
-        if self.current != vgpu {
-            cu!(cuCtxSetCurrent(self.vgpus[vgpu].context))?;
-            self.current = vgpu;
-        }
-        Ok(())
-    }
-
-    /// The handle of a stream, in its context.
-    fn stream(&mut self, stream: Stream) -> Result<sys::CUstream> {
-        self.enter(stream.vgpu)?;
-        Ok(match stream.which {
-            Which::Default | Which::Legacy => 1 as sys::CUstream,
-            Which::PerThread => 2 as sys::CUstream,
-            Which::Own(_) => *self.streams.get(&stream).context("no such stream")?,
-        })
-    }
-
     /// Carries out what the model has admitted last.
     pub(crate) fn carry_out(&mut self, operation: &Operation, model: &Model) -> Result<()> {
         match operation {
@@ -188,11 +98,11 @@ impl Executor {
             }
             Operation::Record { event, stream } => {
                 let handle = self.stream(stream)?;
-                if !self.events.contains_key(&event) {
+                if let Entry::Vacant(place) = self.events.entry(event) {
                     let mut made = null_mut();
                     // Every other one has no time.
                     cu!(cuEventCreate(&raw mut made, if event % 2 == 0 { 2 } else { 0 }))?;
-                    self.events.insert(event, (stream.vgpu, made));
+                    place.insert((stream.vgpu, made));
                 }
                 cu!(cuEventRecord(self.events[&event].1, handle))
             }
@@ -234,25 +144,6 @@ impl Executor {
         cu!(cuStreamWaitValue32_v2(waiter, address, turn, 0))
     }
 
-    /// Compares what was read with the model.
-    fn compare(&mut self, at: Place, read: &[u8], model: &Model) -> Result<()> {
-        self.reads += 1;
-        self.digest.update(read);
-        let expected = &model.blocks[&at.block].bytes[at.offset..at.offset + read.len()];
-        let Some(first) = (0..read.len()).find(|index| read[*index] != expected[*index]) else { return Ok(()) };
-        let wrong = (0..read.len()).filter(|index| read[*index] != expected[*index]).count();
-        let some = |bytes: &[u8]| bytes[first..].iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>();
-        bail!(
-            "wrong bytes in {} of {}: block {}, first at {}: {} instead of {}",
-            wrong,
-            read.len(),
-            at.block,
-            at.offset + first,
-            some(read),
-            some(expected)
-        )
-    }
-
     /// Ends everything, so that the next program finds the devices as new.
     pub(crate) fn end(mut self) -> Result<()> {
         for vgpu in 0..self.vgpus.len() {
@@ -282,20 +173,5 @@ fn until_ready(query: impl Fn() -> Result<()>) -> Result<()> {
             Err(error) if is_code(&error, &[sys::CUresult::CUDA_ERROR_NOT_READY]) => std::thread::yield_now(),
             outcome => return outcome,
         }
-    }
-}
-
-impl Vgpu {
-    fn open(vgpu: usize) -> Result<Self> {
-        let device = i32::try_from(vgpu)?;
-        let (mut context, mut kernels, mut words) = (null_mut(), null_mut(), 0);
-        cu!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
-        cu!(cuCtxSetCurrent(context))?;
-        cu!(cuModuleLoadData(&raw mut kernels, KERNELS.as_ptr().cast()))?;
-        cu!(cuMemAlloc_v2(&raw mut words, WORDS))?;
-        cu!(cuMemsetD8_v2(words, 0, WORDS))?;
-        cu!(cuCtxSynchronize())?;
-        let (functions, lanes) = (BTreeMap::new(), Vec::new());
-        Ok(Self { device, context, kernels, functions, words, used: 0, pool: null_mut(), lanes })
     }
 }

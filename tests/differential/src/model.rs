@@ -6,63 +6,18 @@ mod block;
 mod graph;
 mod host;
 mod memory;
+mod state;
 mod touch;
 mod work;
 
-use std::collections::BTreeMap;
-
 pub(crate) use block::Block;
-pub(crate) use graph::Graph;
 pub(crate) use memory::VARIABLE_BYTES;
+pub(crate) use state::{Capabilities, Graph, Model, Refusal};
 
-use crate::operation::{Id, Kernel, Operation, Place, Stream, Work};
-use crate::order::Order;
-
-/// What the device under test can do; asked for once, or given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Capabilities {
-    pub(crate) vgpus: usize,
-    /// Kernels reach pinned memory.
-    pub(crate) mapped: bool,
-    /// Kernels reach the memory of other vGPUs.
-    pub(crate) peers: bool,
-    /// Streams wait for events of other vGPUs.
-    pub(crate) across: bool,
-    /// They have managed memory.
-    pub(crate) managed: bool,
-}
-
-/// Why an operation is not admitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It would race with work of these streams.
-    Unordered(Vec<Stream>),
-    /// Something it names is not there, or it makes no sense.
-    Impossible,
-}
-
-/// Whether an operation is admitted.
-pub(crate) type Admission = Result<(), Refusal>;
-
-#[derive(Debug, Clone)]
-pub(crate) struct Model {
-    pub(crate) can: Capabilities,
-    pub(crate) order: Order,
-    pub(crate) blocks: BTreeMap<Id, Block>,
-    pub(crate) graphs: BTreeMap<Id, Graph>,
-    pub(crate) instances: BTreeMap<Id, Graph>,
-}
-
-fn possible(condition: bool) -> Admission {
-    if condition { Ok(()) } else { Err(Refusal::Impossible) }
-}
+use crate::operation::Operation;
+use state::{Admission, possible};
 
 impl Model {
-    pub(crate) fn new(can: Capabilities) -> Self {
-        let (blocks, graphs, instances) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { can, order: Order::default(), blocks, graphs, instances }
-    }
-
     /// Carries an operation out, or says why it cannot be.
     pub(crate) fn admit(&mut self, operation: &Operation) -> Admission {
         match operation {
@@ -132,23 +87,5 @@ impl Model {
     /// Whether an operation would be admitted.
     pub(crate) fn admit_copy(&self, operation: &Operation) -> bool {
         self.clone().admit(operation).is_ok()
-    }
-
-    /// Whether every block that work names is there.
-    pub(crate) fn is_there(&self, work: &Work) -> bool {
-        let is_held = |at: &Place| self.blocks.contains_key(&at.block);
-        match work {
-            Work::Copy { to, from, .. } => is_held(to) && is_held(from),
-            Work::Kernel(Kernel::Bytes { at, .. }) => is_held(at),
-            _ => true,
-        }
-    }
-
-    /// Forgets accesses that the host knows to be over: everything from here on is behind them.
-    fn forget(&mut self) {
-        let host = self.order.host();
-        for block in self.blocks.values_mut() {
-            block.accesses.retain(|access| !access.moment.is_before(host));
-        }
     }
 }

@@ -6,8 +6,8 @@ use std::ptr::{null, null_mut};
 use anyhow::Result;
 use cudarc::driver::sys;
 
-use super::Executor;
-use super::memory::Held;
+use super::held::Held;
+use super::state::Executor;
 use crate::device::{cu, pointer};
 use crate::model::Model;
 use crate::operation::{Call, End, Id, Kind, Place, Stream, Which};

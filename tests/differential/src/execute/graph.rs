@@ -7,26 +7,12 @@ use std::ptr::null_mut;
 use anyhow::{Context as _, Result, bail, ensure};
 use cudarc::driver::sys;
 
-use super::Executor;
-use super::memory::Held;
+use super::held::{Held, Instance, Made};
+use super::state::Executor;
+use super::work::Launch;
 use crate::device::{CHANGE, Change, cu};
 use crate::model::Model;
 use crate::operation::{Id, Kernel, Kind, Node, Operation, Place, Step, Stream, Which, Work};
-
-/// A graph.
-pub(super) struct Made {
-    pub(super) vgpu: usize,
-    graph: sys::CUgraph,
-    /// Those of a graph that is built by hand.
-    nodes: Vec<sys::CUgraphNode>,
-}
-
-/// An instance of a graph.
-pub(super) struct Instance {
-    pub(super) vgpu: usize,
-    instance: sys::CUgraphExec,
-    graph: Id,
-}
 
 impl Executor {
     pub(super) fn carry_out_graph(&mut self, operation: &Operation, model: &Model) -> Result<()> {
@@ -291,7 +277,7 @@ impl Executor {
     }
 }
 
-fn kernel_of(launch: &super::work::Launch, arguments: &mut [*mut std::ffi::c_void; 6]) -> sys::CUDA_KERNEL_NODE_PARAMS {
+fn kernel_of(launch: &Launch, arguments: &mut [*mut std::ffi::c_void; 6]) -> sys::CUDA_KERNEL_NODE_PARAMS {
     sys::CUDA_KERNEL_NODE_PARAMS {
         func: launch.function,
         gridDimX: launch.blocks,

@@ -6,89 +6,17 @@ use std::ptr::null_mut;
 use anyhow::{Context as _, Result, bail};
 use cudarc::driver::sys;
 
-use super::{Executor, Vgpu};
+use super::held::Held;
+use super::state::{Executor, Vgpu};
 use crate::device::{cu, is_code, pointer, set_host_bytes};
 use crate::model::Model;
-use crate::operation::{Id, Kind, Operation, Place, Stream, Which};
+use crate::operation::{Id, Kind, Operation, Stream, Which};
 
 const VARIABLES: &str = concat!(include_str!("../variables.ptx"), "\0");
 /// Registered memory begins and ends at pages, so that no two registrations share one.
 const PAGE: usize = 4096;
 
-/// Where a block is.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) kind: Kind,
-    pub(super) vgpu: usize,
-    /// As kernels of its vGPU name it.
-    pub(super) address: u64,
-    /// As the host names it; 0 where it does not.
-    pub(super) host: u64,
-    pub(super) width: usize,
-    pub(super) height: usize,
-    /// Bytes from row to row.
-    pub(super) pitch: usize,
-    pub(super) array: sys::CUarray,
-    pub(super) texture: sys::CUtexObject,
-    pub(super) surface: sys::CUsurfObject,
-    pub(super) module: sys::CUmodule,
-    handle: u64,
-    reserved: usize,
-    pub(super) is_registered: bool,
-    /// The memory of a pageable block.
-    _own: Vec<u8>,
-}
-
-impl Held {
-    pub(super) fn new(kind: Kind, vgpu: usize, width: usize, height: usize) -> Self {
-        let (array, module, _own) = (null_mut(), null_mut(), Vec::new());
-        let (address, host, pitch, texture, surface, handle, reserved) = (0, 0, width, 0, 0, 0, 0);
-        let is_registered = false;
-        Self {
-            kind,
-            vgpu,
-            address,
-            host,
-            width,
-            height,
-            pitch,
-            array,
-            texture,
-            surface,
-            module,
-            handle,
-            reserved,
-            is_registered,
-            _own,
-        }
-    }
-
-    /// Bytes from its beginning to an offset of the model's.
-    fn distance(&self, offset: usize) -> u64 {
-        let bytes =
-            if self.kind == Kind::Pitched { offset / self.width * self.pitch + offset % self.width } else { offset };
-        u64::try_from(bytes).expect("a usize has at most 64 bits")
-    }
-
-    pub(super) fn is_host(&self) -> bool {
-        matches!(self.kind, Kind::Pageable | Kind::Pinned { .. })
-    }
-}
-
 impl Executor {
-    /// As kernels and device copies name it.
-    pub(super) fn address(&self, at: Place) -> u64 {
-        let held = &self.blocks[&at.block];
-        held.address + held.distance(at.offset)
-    }
-
-    /// As the host names it; managed memory has one address.
-    pub(super) fn host_address(&self, at: Place) -> u64 {
-        let held = &self.blocks[&at.block];
-        let base = if held.host == 0 { held.address } else { held.host };
-        base + held.distance(at.offset)
-    }
-
     pub(super) fn carry_out_memory(&mut self, operation: &Operation, model: &Model) -> Result<()> {
         match *operation {
             Operation::Allocate { block, kind, vgpu, width, rows, fill } => {
@@ -163,8 +91,8 @@ impl Executor {
                 set_host_bytes(held.host, &block.bytes);
             }
             Kind::Pageable => {
-                held._own = vec![fill; bytes + 2 * PAGE];
-                let begin = held._own.as_ptr() as u64;
+                held.own = vec![fill; bytes + 2 * PAGE];
+                let begin = held.own.as_ptr() as u64;
                 held.host = begin.next_multiple_of(u64::try_from(PAGE)?);
                 held.address = held.host;
             }

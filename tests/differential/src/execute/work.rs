@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use anyhow::Result;
 use cudarc::driver::sys;
 
-use super::Executor;
+use super::state::Executor;
 use crate::device::{CHANGE, Change, cu};
 use crate::model::Model;
 use crate::operation::{End, Kernel, Kind, Stream, Which, Work};

@@ -196,7 +196,7 @@ impl Generator {
         let block = self.reached(vgpu)?;
         let bytes = self.random.choose(&[4, 8])?;
         let held = &self.model.blocks[&block];
-        let is_fit = held.width >= bytes && (!held.has_shape() || held.width % bytes == 0);
+        let is_fit = held.width >= bytes && (!held.has_shape() || held.width.is_multiple_of(bytes));
         let (at, _) = if is_fit { self.range(block, bytes) } else { return None };
         let held = &self.model.blocks[&block].bytes[at.offset..at.offset + bytes];
         let now = held.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));

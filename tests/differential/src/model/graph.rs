@@ -1,55 +1,13 @@
 //! Graphs: what their nodes touch, and what a launch does.
 //! In: nodes in lanes. Out: graphs and instances of them. It never admits two nodes that race.
 
+use super::block::Block;
+use super::state::{Admission, Graph, Model, Refusal, possible};
 use super::touch::Touch;
-use super::{Admission, Block, Model, Refusal, possible};
 use crate::operation::{Id, Kind, Node, Operation, Step, Stream, Work};
 
 /// Most nodes: a set of them is a number's bits.
 const MOST_NODES: usize = 32;
-
-#[derive(Debug, Clone)]
-pub(crate) struct Graph {
-    pub(crate) vgpu: usize,
-    pub(crate) nodes: Vec<Node>,
-    /// Its nodes have no handles, or not its own.
-    pub(crate) is_captured: bool,
-    /// How its graph was made.
-    pub(crate) was_captured: bool,
-    /// Every block that it names, and the version that it had.
-    versions: Vec<(Id, u32)>,
-    /// Of an instance: its graph.
-    graph: Id,
-}
-
-impl Graph {
-    pub(crate) fn has_memory(&self) -> bool {
-        self.nodes.iter().any(|node| !matches!(node.what, Step::Work(_)))
-    }
-
-    fn has_shape_of(&self, other: &Self) -> bool {
-        let pairs = || self.nodes.iter().zip(&other.nodes);
-        self.nodes.len() == other.nodes.len()
-            && self.vgpu == other.vgpu
-            && pairs().all(|(one, two)| one.lane == two.lane && one.after == two.after && one.what.resembles(&two.what))
-    }
-}
-
-impl Step {
-    /// Whether one may take the other's place in an instance.
-    pub(crate) fn resembles(&self, other: &Self) -> bool {
-        let (Self::Work(one), Self::Work(two)) = (self, other) else { return false };
-        match (one, two) {
-            (Work::Fill { at: a, rows: 1, .. }, Work::Fill { at: b, rows: 1, .. }) => a.at.block == b.at.block,
-            (Work::Copy { to: a, from: b, .. }, Work::Copy { to: c, from: d, .. }) => {
-                a.block == c.block && b.block == d.block
-            }
-            (Work::Kernel(one), Work::Kernel(two)) => std::mem::discriminant(one) == std::mem::discriminant(two),
-            (Work::Function { .. }, Work::Function { .. }) => true,
-            _ => false,
-        }
-    }
-}
 
 impl Model {
     pub(crate) fn admit_graph(&mut self, operation: &Operation) -> Admission {

@@ -1,8 +1,8 @@
 //! What the host reads and writes itself.
 //! In: ranges. Out: whether nothing else touches them then. It never compares: the bytes are the executor's.
 
+use super::state::{Admission, Model, Refusal, possible};
 use super::touch::Touch;
-use super::{Admission, Model, Refusal, possible};
 use crate::operation::{Kind, Operation, Place};
 use crate::random::Random;
 

@@ -1,8 +1,9 @@
 //! Memory that comes, moves and goes.
 //! In: allocations, frees and a vGPU's end. Out: blocks. It never frees what work may still touch.
 
+use super::block::Block;
+use super::state::{Admission, Model, Refusal, possible};
 use super::touch::Touch;
-use super::{Admission, Block, Model, Refusal, possible};
 use crate::operation::{Kind, Operation, Place, Stream};
 
 /// Most bytes of all blocks of a program together.

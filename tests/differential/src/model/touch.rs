@@ -2,8 +2,9 @@
 //! In: work. Out: ranges of blocks, or that the work makes no sense. A range may be more than what is touched, never
 //! less.
 
+use super::block::Block;
 use super::block::last;
-use super::{Admission, Block, Capabilities, Model, Refusal, possible};
+use super::state::{Admission, Capabilities, Model, Refusal, possible};
 use crate::operation::{End, Id, Kernel, Kind, Place, Stream, Work};
 use crate::order::{Clock, Moment};
 

@@ -1,8 +1,9 @@
 //! Work of streams: whether it is ordered, and what it does to memory.
 //! In: work and its stream. Out: changed bytes. It never touches a byte that `touch` has not named.
 
+use super::block::Block;
+use super::state::{Admission, Model, possible};
 use super::touch::Touch;
-use super::{Admission, Model, possible};
 use crate::operation::{Kernel, Kind, Stream, Which, Work};
 
 impl Model {
@@ -62,7 +63,7 @@ impl Model {
         }
     }
 
-    fn change(&mut self, block: crate::operation::Id, change: impl FnOnce(&mut super::Block)) {
+    fn change(&mut self, block: crate::operation::Id, change: impl FnOnce(&mut Block)) {
         change(self.blocks.get_mut(&block).expect("it was looked up"));
     }
 
