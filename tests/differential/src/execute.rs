@@ -6,6 +6,7 @@ mod copy;
 mod graph;
 mod held;
 mod memory;
+mod share;
 mod state;
 mod work;
 
@@ -46,7 +47,7 @@ pub(crate) fn capabilities() -> Result<Capabilities> {
         cu!(cuDeviceCanAccessPeer(&raw mut peers[1], 1, 0))?;
     }
     let peers = peers == [1, 1];
-    Ok(Capabilities { vgpus, mapped, managed, peers, across: peers })
+    Ok(Capabilities { vgpus, mapped, managed, peers, across: true })
 }
 
 impl Executor {
@@ -69,7 +70,9 @@ impl Executor {
                 let read = host_bytes(self.host_address(*at), *bytes);
                 self.compare(*at, &read, model)
             }
-            Operation::Read { at, bytes } => self.read(*at, *bytes, model),
+            Operation::Read { at, bytes, vgpu } => self.read(*at, *bytes, *vgpu, model),
+            Operation::Open { block, vgpu } => self.grant(*block, *vgpu, true),
+            Operation::Close { block, vgpu } => self.grant(*block, *vgpu, false),
             Operation::Do { stream, work } => self.work(*stream, work, model),
             Operation::Graph { .. }
             | Operation::Instantiate { .. }

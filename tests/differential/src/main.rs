@@ -39,9 +39,6 @@ struct Arguments {
     /// Only what every device can do, so that digests of different devices can be compared.
     #[arg(long)]
     plain: bool,
-    /// Streams wait for events of other vGPUs, also where kernels do not reach their memory.
-    #[arg(long)]
-    across: bool,
     /// Only these operations of the program, by their indices: as a failure names them.
     #[arg(long, value_delimiter = ',')]
     keep: Option<Vec<usize>>,
@@ -75,7 +72,6 @@ fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.plain {
         (can.mapped, can.peers, can.across) = (false, false, false);
     }
-    can.across |= arguments.across;
     for seed in arguments.seed..arguments.seed + arguments.count {
         let program = generate::program(seed, arguments.operations, can);
         let all = || (0..program.len()).collect();
@@ -161,14 +157,16 @@ fn report(arguments: &Arguments, seed: u64, program: &[Operation], can: Capabili
 
 /// Whether these operations fail in a process of their own, or do not end.
 fn fails(arguments: &Arguments, seed: u64, keep: &[usize]) -> bool {
+    if keep.is_empty() {
+        return false;
+    }
     let indices: Vec<String> = keep.iter().map(ToString::to_string).collect();
     let Ok(executable) = std::env::current_exe() else { return false };
     let mut command = Command::new(executable);
     command.args(["--seed", &seed.to_string(), "--operations", &arguments.operations.to_string()]);
     command.args(["--keep", &indices.join(",")]).stdout(Stdio::null()).stderr(Stdio::null());
     command.args(["--patience", &arguments.patience.to_string()]);
-    let flags = [("--plain", arguments.plain), ("--across", arguments.across)];
-    command.args(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag));
+    command.args(arguments.plain.then_some("--plain"));
     let Ok(mut child) = command.spawn() else { return false };
     let begin = Instant::now();
     // A program whose wait never ends says so itself; one that is stuck at its end does not.

@@ -27,6 +27,8 @@ impl Model {
             | Operation::Register { .. }
             | Operation::Unregister { .. }
             | Operation::Prefetch { .. }
+            | Operation::Open { .. }
+            | Operation::Close { .. }
             | Operation::Reset { .. } => self.admit_memory(operation),
             Operation::HostWrite { .. } | Operation::HostRead { .. } | Operation::Read { .. } => {
                 self.admit_of_host(operation)

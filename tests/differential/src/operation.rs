@@ -233,10 +233,20 @@ pub(crate) enum Operation {
         at: Place,
         bytes: usize,
     },
-    /// The bytes come to the host by a copy of their own, and are compared.
+    /// The bytes come to the host by a copy of this vGPU's, and are compared.
     Read {
         at: Place,
         bytes: usize,
+        vgpu: usize,
+    },
+    /// Another vGPU gets access to a block.
+    Open {
+        block: Id,
+        vgpu: usize,
+    },
+    Close {
+        block: Id,
+        vgpu: usize,
     },
     Do {
         stream: Stream,

@@ -79,3 +79,13 @@ fn programs_read_the_same_through_cuts() {
         assert!(cutter.cuts() > 0, "no connection was cut");
     }
 }
+
+#[test]
+fn programs_on_vgpus_of_two_daemons_read_what_the_model_says() {
+    let daemons = [Floed::start(), Floed::start()];
+    let places = daemons.each_ref().map(|daemon| format!("{}:0", daemon.unix()));
+    for (first, count) in seeds() {
+        let outcome = program(first, count, &[]).on_each(&daemons[0], &places).run();
+        assert_eq!(lines(&places.join(","), &outcome).len(), usize::try_from(count).unwrap());
+    }
+}

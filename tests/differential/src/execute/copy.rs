@@ -14,8 +14,8 @@ use crate::operation::{Call, End, Id, Kind, Place, Stream, Which};
 
 impl Executor {
     /// Reads by a copy into memory of its own.
-    pub(super) fn read(&mut self, at: Place, bytes: usize, model: &Model) -> Result<()> {
-        self.enter(model.blocks[&at.block].vgpu)?;
+    pub(super) fn read(&mut self, at: Place, bytes: usize, vgpu: usize, model: &Model) -> Result<()> {
+        self.enter(vgpu)?;
         let mut read = vec![0; bytes];
         if self.blocks[&at.block].is_host() {
             cu!(cuMemcpy(read.as_mut_ptr() as u64, self.host_address(at), bytes))?;

@@ -77,10 +77,10 @@ impl Generator {
 
     /// Blocks that copies of a vGPU's streams take, of this vGPU more often than not.
     fn copied(&mut self, vgpu: usize) -> Option<Id> {
-        let any = self.random.once_in(4);
+        let (any, can) = (self.random.once_in(4), self.model.can);
         self.block(|block| {
-            let is_bound = matches!(block.kind, Kind::Managed | Kind::OfGraph | Kind::Array { .. });
-            block.kind != Kind::OfGraph && !block.is_array() && (block.vgpu == vgpu || any && !is_bound)
+            let is_near = block.vgpu == vgpu || any && (can.copies(vgpu, block) || block.kind == Kind::Variable);
+            block.kind != Kind::OfGraph && !block.is_array() && is_near
         })
     }
 
@@ -128,7 +128,9 @@ impl Generator {
     }
 
     fn boxed(&mut self, vgpu: usize) -> Option<Work> {
-        let some = |block: &Block| block.kind != Kind::OfGraph && block.vgpu == vgpu;
+        let (any, can) = (self.random.once_in(3), self.model.can);
+        let some =
+            |block: &Block| block.kind != Kind::OfGraph && (block.vgpu == vgpu || any && can.copies(vgpu, block));
         let from = if self.random.once_in(5) { self.copied(vgpu)? } else { self.block(some)? };
         let to = if self.random.once_in(2) { self.copied(vgpu)? } else { self.block(some)? };
         let unit = [to, from].map(|block| match self.model.blocks[&block].kind {
@@ -193,7 +195,9 @@ impl Generator {
     }
 
     fn word(&mut self, vgpu: usize) -> Option<Work> {
-        let block = self.reached(vgpu)?;
+        let can = self.model.can;
+        let block =
+            self.block(|block| !block.is_array() && block.kind != Kind::OfGraph && can.has_words(vgpu, block))?;
         let bytes = self.random.choose(&[4, 8])?;
         let held = &self.model.blocks[&block];
         let is_fit = held.width >= bytes && (!held.has_shape() || held.width.is_multiple_of(bytes));

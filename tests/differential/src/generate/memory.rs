@@ -73,12 +73,14 @@ impl Generator {
     }
 
     pub(super) fn change_memory(&mut self) {
-        match self.random.below(5) {
+        match self.random.below(8) {
             0 => {
                 if let Some(block) = self.block(|block| block.kind == Kind::Virtual) {
                     self.push(Operation::Remap { block });
                 }
             }
+            5..7 => self.open(),
+            7 => self.close(),
             1 | 2 => {
                 if let Some(block) = self.block(crate::model::Block::is_pageable) {
                     self.push(Operation::Register { block });
@@ -99,6 +101,21 @@ impl Generator {
         }
     }
 
+    /// Another vGPU gets access.
+    fn open(&mut self) {
+        let (vgpu, can) = (self.vgpu(), self.model.can);
+        if let Some(block) = self.block(|block| can.opens(vgpu, block)) {
+            self.push(Operation::Open { block, vgpu });
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(block) = self.block(|block| !block.opened.is_empty()) {
+            let vgpu = self.random.choose(&self.model.blocks[&block].opened).expect("there are some");
+            self.push(Operation::Close { block, vgpu });
+        }
+    }
+
     pub(super) fn write_by_host(&mut self) {
         if let Some(block) = self.block(|block| block.is_host() || block.kind == Kind::Managed) {
             let (at, bytes) = self.range(block, 1);
@@ -110,13 +127,15 @@ impl Generator {
     pub(super) fn read(&mut self) {
         let Some(block) = self.block(|block| block.kind != Kind::OfGraph) else { return };
         let held = &self.model.blocks[&block];
+        let (owner, is_host, is_managed) = (held.vgpu, held.is_host(), held.kind == Kind::Managed);
         if held.is_array() {
             self.read_whole(block);
             return;
         }
-        let by_host = held.is_host() || held.kind == Kind::Managed && self.random.once_in(2);
+        let by_host = is_host || is_managed && self.random.once_in(2);
+        let vgpu = if self.random.once_in(3) { self.vgpu() } else { owner };
         let (at, bytes) = self.range(block, 1);
-        self.push(if by_host { Operation::HostRead { at, bytes } } else { Operation::Read { at, bytes } });
+        self.push(if by_host { Operation::HostRead { at, bytes } } else { Operation::Read { at, bytes, vgpu } });
     }
 
     /// Reads all of a block, by a box where it is an array.
@@ -143,10 +162,10 @@ impl Generator {
             self.push(Operation::Free { block: copy, stream: None });
         } else if held.kind == Kind::Pitched {
             for row in 0..rows {
-                self.push(Operation::Read { at: Place { block, offset: row * width }, bytes: width });
+                self.push(Operation::Read { at: Place { block, offset: row * width }, bytes: width, vgpu });
             }
         } else {
-            self.push(Operation::Read { at, bytes: width * rows });
+            self.push(Operation::Read { at, bytes: width * rows, vgpu });
         }
     }
 

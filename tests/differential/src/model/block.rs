@@ -23,6 +23,8 @@ pub(crate) struct Block {
     pub(crate) accesses: Vec<Access>,
     /// Pageable memory that is registered for the time being.
     pub(crate) is_registered: bool,
+    /// Other vGPUs that have got access to it.
+    pub(crate) opened: Vec<usize>,
     /// Another one whenever its address changes.
     pub(crate) version: u32,
 }
@@ -30,7 +32,24 @@ pub(crate) struct Block {
 impl Block {
     pub(crate) fn new(kind: Kind, vgpu: usize, width: usize, rows: usize, fill: u8) -> Self {
         let bytes = vec![fill; width * rows];
-        Self { kind, vgpu, width, rows, bytes, accesses: Vec::new(), is_registered: false, version: 0 }
+        Self {
+            kind,
+            vgpu,
+            width,
+            rows,
+            bytes,
+            accesses: Vec::new(),
+            is_registered: false,
+            opened: Vec::new(),
+            version: 0,
+        }
+    }
+
+    /// This vGPU's access ends.
+    pub(crate) fn close(&mut self, vgpu: usize) {
+        let before = self.opened.len();
+        self.opened.retain(|other| *other != vgpu);
+        self.version += u32::from(self.opened.len() < before);
     }
 
     pub(crate) fn is_array(&self) -> bool {
@@ -44,6 +63,11 @@ impl Block {
 
     pub(crate) fn is_host(&self) -> bool {
         matches!(self.kind, Kind::Pageable | Kind::Pinned { .. })
+    }
+
+    /// Both are memory of devices, of one each.
+    pub(crate) fn is_peer_of(&self, other: &Self) -> bool {
+        !self.is_host() && !other.is_host() && self.vgpu != other.vgpu
     }
 
     pub(crate) fn is_pageable(&self) -> bool {

@@ -77,10 +77,10 @@ impl Model {
                 possible(!matches!(work, Work::Batch { .. } | Work::Wait { .. }))?;
                 let touches = self.touches(vgpu, work)?;
                 // Copies of arrays in graphs are refused by name, copies between vGPUs are of streams.
+                let of_kernel = matches!(work, Work::Kernel(_));
                 let is_fit = |touch: &Touch| {
                     let block = &self.blocks[&touch.block];
-                    let of_texture = matches!(work, Work::Kernel(_));
-                    (of_texture || !block.is_array()) && (block.is_host() || block.vgpu == vgpu)
+                    (of_kernel || !block.is_array()) && (of_kernel || block.is_host() || block.vgpu == vgpu)
                 };
                 possible(touches.iter().all(is_fit))?;
                 Ok(touches)

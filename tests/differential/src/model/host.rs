@@ -3,7 +3,7 @@
 
 use super::state::{Admission, Model, Refusal, possible};
 use super::touch::Touch;
-use crate::operation::{Kind, Operation, Place};
+use crate::operation::{Kind, Operation, Place, Stream, Which};
 use crate::random::Random;
 
 impl Model {
@@ -15,10 +15,11 @@ impl Model {
                 block.bytes[at.offset..at.offset + bytes].copy_from_slice(&Random::bytes(seed, bytes));
             }
             Operation::HostRead { at, bytes } => self.check_host(at, bytes, false)?,
-            Operation::Read { at, bytes } => {
+            Operation::Read { at, bytes, vgpu } => {
                 let block = self.block(at.block)?;
                 possible(!block.is_array() && block.kind != Kind::OfGraph && block.holds(at.offset, bytes))?;
-                let stream = crate::operation::Stream { vgpu: block.vgpu, which: crate::operation::Which::Default };
+                possible(vgpu < self.can.vgpus && self.can.copies(vgpu, block))?;
+                let stream = Stream { vgpu, which: Which::Default };
                 let touch = Touch::new(at, bytes, false);
                 self.check_order(&[touch], &self.order.before(stream))?;
                 self.order.work(stream);

@@ -21,7 +21,7 @@ impl Model {
             Operation::Free { block, stream } => self.admit_free(block, stream),
             Operation::Remap { block } => {
                 possible(self.block(block)?.kind == Kind::Virtual)?;
-                self.admit_move(block, |_| {})
+                self.admit_move(block, |block| block.opened.clear())
             }
             Operation::Register { block } => {
                 possible(self.block(block)?.is_pageable())?;
@@ -38,6 +38,17 @@ impl Model {
                 self.check_order(&[touch], &self.order.before(stream))?;
                 let moment = self.order.work(stream);
                 self.note(&[touch], moment);
+                Ok(())
+            }
+            Operation::Open { block, vgpu } => {
+                possible(self.can.opens(vgpu, self.block(block)?))?;
+                self.blocks.entry(block).and_modify(|block| block.opened.push(vgpu));
+                Ok(())
+            }
+            Operation::Close { block, vgpu } => {
+                possible(self.block(block)?.opened.contains(&vgpu) && self.block(block)?.kind == Kind::Virtual)?;
+                self.check_rest(block)?;
+                self.blocks.entry(block).and_modify(|block| block.close(vgpu));
                 Ok(())
             }
             Operation::Reset { vgpu } => self.admit_reset(vgpu),
@@ -111,6 +122,12 @@ impl Model {
         for block in &of_it {
             self.check_rest(*block)?;
         }
+        let opened: Vec<u32> =
+            self.blocks.iter().filter(|(_, block)| block.opened.contains(&vgpu)).map(|(id, _)| *id).collect();
+        for block in &opened {
+            self.check_rest(*block)?;
+        }
+        self.blocks.values_mut().for_each(|block| block.close(vgpu));
         self.graphs.retain(|_, graph| graph.vgpu != vgpu);
         self.instances.retain(|_, graph| graph.vgpu != vgpu);
         for id in of_it {

@@ -5,7 +5,7 @@
 use super::block::Block;
 use super::block::last;
 use super::state::{Admission, Capabilities, Model, Refusal, possible};
-use crate::operation::{End, Id, Kernel, Kind, Place, Stream, Work};
+use crate::operation::{Call, End, Id, Kernel, Kind, Place, Stream, Work};
 use crate::order::{Clock, Moment};
 
 /// A range of a block that is read or written.
@@ -38,9 +38,32 @@ impl Capabilities {
         match block.kind {
             Kind::Pageable => block.is_registered && self.mapped,
             Kind::Pinned { .. } => self.mapped,
-            Kind::Device => block.vgpu == vgpu || self.peers,
-            _ => block.vgpu == vgpu,
+            Kind::Device | Kind::Pitched => block.vgpu == vgpu || self.peers,
+            _ => block.vgpu == vgpu || block.opened.contains(&vgpu),
         }
+    }
+
+    /// Copies of a vGPU's streams may name a block.
+    pub(crate) fn copies(&self, vgpu: usize, block: &Block) -> bool {
+        match block.kind {
+            Kind::OfGraph => block.vgpu == vgpu,
+            Kind::Virtual => block.vgpu == vgpu || block.opened.contains(&vgpu),
+            // Two vGPUs may have variables at one address: only copies that name contexts say which is meant.
+            Kind::Variable => block.vgpu == vgpu,
+            _ => true,
+        }
+    }
+
+    /// Streams of a vGPU may write words of a block, and wait for them.
+    pub(crate) fn has_words(&self, vgpu: usize, block: &Block) -> bool {
+        // CUDA has none in managed memory. A stream's wait for another device's word is refused by name.
+        self.reaches(vgpu, block) && block.kind != Kind::Managed && (block.vgpu == vgpu || block.is_host())
+    }
+
+    /// Another vGPU can be given access to a block.
+    pub(crate) fn opens(&self, vgpu: usize, block: &Block) -> bool {
+        let is_fit = matches!(block.kind, Kind::Virtual | Kind::Pool { .. });
+        self.peers && is_fit && block.vgpu != vgpu && vgpu < self.vgpus && !block.opened.contains(&vgpu)
     }
 }
 
@@ -58,12 +81,12 @@ impl Model {
                 possible(aligned && !block.is_array() && self.reaches(vgpu, block) && block.holds_box(*at, extent))?;
                 Ok(vec![Touch::of_box(*at, extent, true)])
             }
-            Work::Copy { to, from, bytes, .. } => self.touches_of_copy(vgpu, *to, *from, *bytes),
+            Work::Copy { to, from, bytes, how } => self.touches_of_copy(vgpu, *to, *from, *bytes, *how),
             Work::Box { to, from, extent } => self.touches_of_box(vgpu, *to, *from, *extent),
             Work::Batch { copies } => {
                 let mut all: Vec<Touch> = Vec::new();
                 for (to, from, bytes) in copies {
-                    let touches = self.touches_of_copy(vgpu, *to, *from, *bytes)?;
+                    let touches = self.touches_of_copy(vgpu, *to, *from, *bytes, Call::Any)?;
                     let is_free = touches.iter().all(|touch| !all.iter().any(|other| touch.conflicts_with(other)));
                     possible(is_free)?;
                     all.extend(touches);
@@ -78,13 +101,12 @@ impl Model {
             }
             Work::Write { at, bytes, .. } => {
                 self.check_reach(vgpu, *at, *bytes, *bytes)?;
-                // CUDA has no writes of managed memory, and no waits.
-                possible(self.block(at.block)?.kind != Kind::Managed)?;
+                possible(self.can.has_words(vgpu, self.block(at.block)?))?;
                 Ok(vec![Touch::new(*at, *bytes, true)])
             }
             Work::Wait { at, bytes, value } => {
                 self.check_reach(vgpu, *at, *bytes, *bytes)?;
-                possible(self.block(at.block)?.kind != Kind::Managed)?;
+                possible(self.can.has_words(vgpu, self.block(at.block)?))?;
                 let held = &self.block(at.block)?.bytes[at.offset..at.offset + bytes];
                 possible(held == &value.to_le_bytes()[..*bytes])?;
                 Ok(vec![Touch::new(*at, *bytes, false)])
@@ -92,10 +114,19 @@ impl Model {
         }
     }
 
-    fn touches_of_copy(&self, vgpu: usize, to: Place, from: Place, bytes: usize) -> Result<Vec<Touch>, Refusal> {
-        for place in [to, from] {
-            let block = self.block(place.block)?;
-            possible(!block.is_array() && block.holds(place.offset, bytes) && Self::copies(vgpu, block))?;
+    fn touches_of_copy(
+        &self,
+        vgpu: usize,
+        to: Place,
+        from: Place,
+        bytes: usize,
+        how: Call,
+    ) -> Result<Vec<Touch>, Refusal> {
+        let [held_to, held_from] = [self.block(to.block)?, self.block(from.block)?];
+        let names_contexts = how == Call::Named && held_to.is_peer_of(held_from);
+        for (place, block) in [(to, held_to), (from, held_from)] {
+            let is_named = self.can.copies(vgpu, block) || names_contexts && block.kind == Kind::Variable;
+            possible(!block.is_array() && block.holds(place.offset, bytes) && is_named)?;
         }
         let (target, source) = (Touch::new(to, bytes, true), Touch::new(from, bytes, false));
         possible(!target.conflicts_with(&source))?;
@@ -105,26 +136,19 @@ impl Model {
     fn touches_of_box(&self, vgpu: usize, to: End, from: End, extent: [usize; 3]) -> Result<Vec<Touch>, Refusal> {
         for end in [to, from] {
             let block = self.block(end.at.block)?;
-            possible(block.holds_box(end, extent) && Self::copies(vgpu, block))?;
+            possible(block.holds_box(end, extent) && self.can.copies(vgpu, block))?;
             if let Kind::Array { unit, channels, .. } = block.kind {
                 let element = unit * channels;
                 possible(end.at.offset.is_multiple_of(element) && extent[0].is_multiple_of(element))?;
             }
         }
-        let arrays = self.block(to.at.block)?.is_array() || self.block(from.at.block)?.is_array();
-        let vgpus = [to, from].map(|end| self.blocks[&end.at.block].vgpu);
-        let hosts = [to, from].map(|end| self.blocks[&end.at.block].is_host());
-        // Copies of arrays between vGPUs are refused by name.
-        possible(!arrays || hosts.contains(&true) || vgpus[0] == vgpus[1])?;
+        let [held_to, held_from] = [to, from].map(|end| &self.blocks[&end.at.block]);
+        let is_far = held_to.vgpu != held_from.vgpu && !self.can.peers;
+        // Copies of arrays between servers are refused by name.
+        possible(!is_far || !held_to.is_array() && !held_from.is_array() || held_to.is_host() || held_from.is_host())?;
         let (target, source) = (Touch::of_box(to, extent, true), Touch::of_box(from, extent, false));
         possible(!target.conflicts_with(&source))?;
         Ok(vec![source, target])
-    }
-
-    /// Copies of a vGPU's streams may name it.
-    fn copies(vgpu: usize, block: &Block) -> bool {
-        let is_bound = matches!(block.kind, Kind::Managed | Kind::Array { .. } | Kind::OfGraph);
-        !is_bound || block.vgpu == vgpu
     }
 
     fn reaches(&self, vgpu: usize, block: &Block) -> bool {
