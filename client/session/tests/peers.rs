@@ -429,6 +429,25 @@ fn physical_memory_is_mapped_at_any_windows_addresses_and_for_several_devices() 
 }
 
 #[test]
+fn a_copy_is_not_made_by_a_vgpu_whose_access_was_taken() {
+    let program = beside(2);
+    let (client, bytes) = (program.client, 2 << 20);
+    program.select(0);
+    let memory = client.mem_create(bytes, &properties(0), 0).unwrap();
+    let at = client.mem_address_reserve(bytes, 0, DevicePtr(0), 0).unwrap();
+    client.mem_map(at, bytes, 0, memory, 0).unwrap();
+    client.mem_set_access(at, bytes, &[0, 1].map(|device| access(device, access_flags::READWRITE))).unwrap();
+    client.mem_set_access(at, bytes, &[access(1, access_flags::NONE)]).unwrap();
+    let to = program.allocate(0, BYTES);
+    let stream = program.stream(1);
+    client.memcpy_dtod_async(to, at, BYTES, stream).unwrap();
+    assert_eq!((program.count(1, "CopyOnDevice"), program.count(0, "CopyOnDevice")), (0, 1));
+    client.mem_set_access(at, bytes, &[access(1, access_flags::READ)]).unwrap();
+    client.memcpy_dtod_async(to, at, BYTES, stream).unwrap();
+    assert_eq!(program.count(1, "CopyOnDevice"), 1);
+}
+
+#[test]
 fn a_pool_lets_others_in_and_says_so() {
     let program = beside(2);
     let (client, location) = (program.client, access(0, 0).location);

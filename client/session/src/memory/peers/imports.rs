@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A block of another session, mapped whole and accessible.
+/// A block of another session, mapped whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Import {
     /// First address of its mapping: the owner's.
@@ -15,6 +15,8 @@ pub(crate) struct Import {
     pub(crate) block: u64,
     /// The ordinal of the vGPU that owns it.
     pub(crate) owner: u8,
+    /// False while the program has taken this vGPU's access.
+    pub(crate) is_accessible: bool,
 }
 
 impl Import {
@@ -58,6 +60,17 @@ impl<F> Imports<F> {
             at = import.at + import.bytes;
         }
         true
+    }
+
+    /// Whether a part of this is mapped and not accessible.
+    pub(crate) fn denies(&self, range: &Range<u64>) -> bool {
+        self.mapped.values().any(|import| import.meets(range) && !import.is_accessible)
+    }
+
+    /// The program has given access to a part of this, or taken it.
+    pub(crate) fn set_access(&mut self, range: &Range<u64>, is_accessible: bool) {
+        let inside = self.mapped.values_mut().filter(|import| import.meets(range));
+        inside.for_each(|import| import.is_accessible = is_accessible);
     }
 
     /// Whether any is of this owner.
@@ -110,7 +123,7 @@ mod tests {
     use super::*;
 
     fn import(at: u64, owner: u8) -> Import {
-        Import { at, bytes: 0x1000, block: at >> 12, owner }
+        Import { at, bytes: 0x1000, block: at >> 12, owner, is_accessible: true }
     }
 
     fn imports(list: &[(u64, u8)]) -> Imports<bool> {
@@ -126,6 +139,16 @@ mod tests {
         assert!(!imports.covers(&(0x1800..0x3001)));
         assert!(!imports.covers(&(0xfff..0x1001)));
         assert!(imports.any_of(1) && !imports.any_of(2));
+    }
+
+    #[test]
+    fn what_access_was_taken_from_is_mapped_and_denied() {
+        let mut imports = imports(&[(0x1000, 1), (0x2000, 1)]);
+        imports.set_access(&(0x1000..0x2000), false);
+        assert!(imports.covers(&(0x1000..0x3000)));
+        assert_eq!([0x1fff..0x2001, 0x2000..0x3000].map(|range| imports.denies(&range)), [true, false]);
+        imports.set_access(&(0x1000..0x2000), true);
+        assert!(!imports.denies(&(0x1000..0x3000)));
     }
 
     #[test]

@@ -49,15 +49,23 @@ impl Vgpu {
     }
 
     /// Has a range of device memory mapped here, so that copies and fills of this vGPU's streams may name it. False where
-    /// it cannot be: a variable of another vGPU, memory of another server, or of a GPU out of this one's reach.
+    /// it cannot be: a variable of another vGPU, memory of another server, of a GPU out of this one's reach, or such
+    /// that the program has taken this vGPU's access to.
     pub(crate) fn reach_range(self: &Arc<Self>, range: &Range<u64>) -> CudaResult<bool> {
         if !self.has_others() {
             return Ok(self.window.contains(&range.start));
         }
         let Some(window) = self.window_at(range.start) else { return Ok(false) };
         let is_own = Arc::ptr_eq(self, &window);
-        if is_own && !self.is_programs_own(DevicePtr(range.start)) || lock(&self.peers.imports).covers(range) {
+        if is_own && !self.is_programs_own(DevicePtr(range.start)) {
             return Ok(true);
+        }
+        let (is_here, is_denied) = {
+            let imports = lock(&self.peers.imports);
+            (imports.covers(range), imports.denies(range))
+        };
+        if is_here || is_denied {
+            return Ok(!is_denied);
         }
         let pieces = window.pieces(range).ok_or(CudaError::INVALID_VALUE)?;
         for piece in pieces.iter().filter(|piece| piece.owner != self.ordinal) {
@@ -88,7 +96,8 @@ impl Vgpu {
         }
         self.map_whole(imported.block, imported.bytes, piece.at, access)?;
         let (at, bytes) = (piece.at, piece.bytes);
-        lock(&self.peers.imports).add(Import { at, bytes, block: imported.block, owner: piece.owner });
+        let is_accessible = access != access_flags::NONE;
+        lock(&self.peers.imports).add(Import { at, bytes, block: imported.block, owner: piece.owner, is_accessible });
         Ok(())
     }
 
@@ -105,6 +114,7 @@ impl Vgpu {
         let is_here = lock(&self.peers.imports).covers(&piece.range());
         if is_here {
             let (at, bytes) = (DevicePtr(piece.at), piece.bytes);
+            lock(&self.peers.imports).set_access(&piece.range(), access != access_flags::NONE);
             return self.connection.post(&SetAccess { at, bytes, access }).map(drop);
         }
         if access == access_flags::NONE { Ok(()) } else { self.take_in(&owner, piece, access) }
