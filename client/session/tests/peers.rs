@@ -447,6 +447,30 @@ fn a_copy_is_not_made_by_a_vgpu_whose_access_was_taken() {
     assert_eq!(program.count(1, "CopyOnDevice"), 1);
 }
 
+/// The worker waits inside the driver then, and could take no host function's end.
+#[test]
+fn access_is_taken_when_the_vgpu_has_nothing_left_to_do() {
+    let program = beside(2);
+    let (client, bytes) = (program.client, 2 << 20);
+    program.select(0);
+    let memory = client.mem_create(bytes, &properties(0), 0).unwrap();
+    let at = client.mem_address_reserve(bytes, 0, DevicePtr(0), 0).unwrap();
+    client.mem_map(at, bytes, 0, memory, 0).unwrap();
+    client.mem_set_access(at, bytes, &[0, 1].map(|device| access(device, access_flags::READWRITE))).unwrap();
+    for device in [0, 1] {
+        let stream = program.stream(device);
+        client.memset_d8_async(at, 1, BYTES, stream).unwrap();
+        let taken = [access(i32::try_from(device).unwrap(), access_flags::NONE)];
+        client.mem_set_access(at, bytes, &taken).unwrap();
+        let names = program.names(device);
+        let last = |wanted: &str| names.iter().rposition(|name| *name == wanted);
+        assert!(
+            last("Fill") < last("SynchronizeContext") && last("SynchronizeContext") < last("SetAccess"),
+            "{names:?}"
+        );
+    }
+}
+
 #[test]
 fn a_pool_lets_others_in_and_says_so() {
     let program = beside(2);

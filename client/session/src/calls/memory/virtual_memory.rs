@@ -63,6 +63,10 @@ impl Client {
 impl Client {
     /// Gives a vGPU access to a mapping, or takes it.
     fn set_access_of(&self, device: &Arc<Vgpu>, start: u64, mapping: &Mapping, access: u32) -> CudaResult<()> {
+        if access != access_flags::READWRITE {
+            // The worker's driver waits for all work when access is taken. Host functions among it need the worker meanwhile.
+            device.synchronize()?;
+        }
         if device.ordinal == mapping.owner {
             let (at, bytes) = (DevicePtr(start), mapping.bytes);
             return device.connection.post(&SetAccess { at, bytes, access }).map(drop);
