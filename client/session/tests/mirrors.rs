@@ -64,7 +64,7 @@ fn function(client: &Client) -> Function {
 }
 
 #[test]
-fn memory_made_for_kernels_is_there_before_any_names_it() {
+fn memory_allocated_for_kernels_is_there_before_any_names_it() {
     let (server, seen) = counting_server();
     let client = client(&server);
     let function = function(client);

@@ -187,7 +187,7 @@ impl IpcCalls for Client {
         // So that the memory is back with its owner when this returns.
         vgpu.synchronize()?;
         vgpu.synchronize_importers();
-        let was_open = vgpu.close(address, Door::Handle, vgpu.fence_of(address.0))?;
+        let was_open = vgpu.close(address, Door::Handle, &vgpu.fence_of(address.0))?;
         if was_open { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 

@@ -99,7 +99,7 @@ impl MemoryCalls for Client {
             return Ok(());
         }
         let fence = vgpu.fence_of(address.0);
-        if vgpu.close(address, Door::Pool, fence.clone())? {
+        if vgpu.close(address, Door::Pool, &fence)? {
             return Ok(());
         }
         let freed = lock(&vgpu.blocks).free(address.0, fence, None);
@@ -176,9 +176,6 @@ impl MemoryCalls for Client {
         self.host_memory.register(range, flags, context.handle(), file)?;
         // Now, when it may take its time, as registering does.
         let _ = self.offer_registered(at, &context.vgpu);
-        if flags & host_register_flags::DEVICEMAP != 0 {
-            self.reach_at_once(at, &context.vgpu);
-        }
         Ok(())
     }
 

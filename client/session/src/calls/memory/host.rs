@@ -22,7 +22,7 @@ impl Client {
         let _ = self.host_memory.find(at.0).map(|pinned| vgpu.access_of(&pinned));
     }
 
-    /// Has kernels of a vGPU reach pinned memory that the program has made for them. They may find its address in memory, as
+    /// Has kernels of a vGPU reach pinned memory that the program has allocated for them. They may find its address in memory, as
     /// NCCL's do, where nobody sees it. Too much of it is reached once its device pointer was asked for.
     pub(crate) fn reach_at_once(&self, at: u64, vgpu: &Vgpu) {
         let _ = self.host_memory.find(at).map(|pinned| vgpu.make_reachable(&pinned));
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Lets a kernel reach the pinned memory whose addresses it is given, as unified addresses promise. Addresses it finds
-    /// in memory are not seen here: memory behind those is reached if it was made for kernels, or its device pointer asked for.
+    /// in memory are not seen here: memory behind those is reached if it was allocated for kernels, or its device pointer asked for.
     #[inline(always)]
     pub(crate) fn mirror_named(&self, parameters: &[u8], vgpu: &Vgpu) {
         if has_placed() {

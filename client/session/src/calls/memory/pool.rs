@@ -81,7 +81,7 @@ impl PoolCalls for Client {
         }
         let progress = stream.progress();
         let fence = stream.vgpu.order.fence_behind(progress);
-        if stream.vgpu.close(address, Door::Pool, fence.clone())? {
+        if stream.vgpu.close(address, Door::Pool, &fence)? {
             return Ok(());
         }
         let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(progress.stream()));

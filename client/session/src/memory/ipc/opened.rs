@@ -3,9 +3,11 @@
 //! out. It is pure, and an address it gave stays what it is until the last close.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use floe_abi::Context;
+use floe_lock::lock;
 
 use super::passport::Secret;
 use crate::memory::blocks::ALIGNMENT;
@@ -70,11 +72,26 @@ pub(crate) struct Openings<F> {
     pub(crate) opened: Mutex<Opened<F>>,
     /// One thread at a time opens: the second finds what the first has opened.
     pub(super) opening: Mutex<()>,
+    /// Whether the program has ever opened any: most never do, and free memory all the time.
+    any: AtomicBool,
+}
+
+impl<F> Openings<F> {
+    /// The program opens something.
+    pub(super) fn begin(&self) -> MutexGuard<'_, ()> {
+        self.any.store(true, Ordering::Release);
+        lock(&self.opening)
+    }
+
+    /// Whether anything was ever opened.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
 }
 
 impl<F> Default for Openings<F> {
     fn default() -> Self {
-        Self { opened: Mutex::default(), opening: Mutex::default() }
+        Self { opened: Mutex::default(), opening: Mutex::default(), any: AtomicBool::new(false) }
     }
 }
 

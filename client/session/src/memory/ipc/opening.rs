@@ -43,7 +43,7 @@ impl Vgpu {
     /// # Errors
     /// INVALID_HANDLE where it is freed, or its process has ended; NOT_SUPPORTED of another server's.
     pub(crate) fn open(&self, passport: &Passport, context: Context, door: Door) -> CudaResult<DevicePtr> {
-        let _opening = lock(&self.openings.opening);
+        let _opening = self.openings.begin();
         let &Passport { session, object, ticket, secret, .. } = passport;
         let source = Source { session, object, ticket, secret };
         if let Some(at) = lock(&self.openings.opened).open_again(source, door) {
@@ -75,14 +75,20 @@ impl Vgpu {
     }
 
     /// Closes opened memory, once, behind work that `fence` stands for; whether it was opened by this door.
-    pub(crate) fn close(&self, at: DevicePtr, door: Door, fence: Fence) -> CudaResult<bool> {
-        let was_open = lock(&self.openings.opened).close(at.0, door, fence);
+    pub(crate) fn close(&self, at: DevicePtr, door: Door, fence: &Fence) -> CudaResult<bool> {
+        if !self.openings.any() {
+            return Ok(false);
+        }
+        let was_open = lock(&self.openings.opened).close(at.0, door, fence.clone());
         self.unmap_closed()?;
         Ok(was_open)
     }
 
     /// Unmaps what nobody has open any more and no work uses.
     pub(crate) fn unmap_closed(&self) -> CudaResult<()> {
+        if !self.openings.any() {
+            return Ok(());
+        }
         let gone = {
             let mut opened = lock(&self.openings.opened);
             if !opened.any_leaves() {
