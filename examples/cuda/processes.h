@@ -147,6 +147,8 @@ int run_processes(int count, const Body &body) {
             pairs[two][one] = ends[1];
         }
     }
+    // By lines, so that nothing is lost of a process that is ended.
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::fflush(stdout);
     pid_t children[most_processes];
     for (int rank = 0; rank < count; ++rank) {

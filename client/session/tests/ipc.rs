@@ -197,6 +197,8 @@ fn garbage_own_handles_and_other_servers_are_told_apart() {
     assert_eq!(client.ipc_open_mem_handle(handle, 2), Err(CudaError::INVALID_VALUE));
     let garbage = IpcMemHandle { bytes: [7; 64] };
     assert_eq!(client.ipc_open_mem_handle(garbage, 1), Err(CudaError::INVALID_VALUE));
+    let no_event = IpcEventHandle { bytes: handle.bytes };
+    assert_eq!(client.ipc_open_event_handle(no_event), Err(CudaError::MAP_FAILED));
     let elsewhere = Server::start(Options::default());
     let refused = there(|| scripted::client(&elsewhere).ipc_open_mem_handle(handle, 1));
     assert_eq!(refused, Err(CudaError::NOT_SUPPORTED));
@@ -321,7 +323,7 @@ fn events_of_one_process_have_no_handle() {
     let (owner, ..) = two();
     let client = client(&owner);
     let event = client.event_create(event_flags::DISABLE_TIMING).unwrap();
-    assert_eq!(client.ipc_get_event_handle(event), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.ipc_get_event_handle(event), Err(CudaError::INVALID_HANDLE));
     let shared = client.event_create(SHARED).unwrap();
     let handle = client.ipc_get_event_handle(shared).unwrap();
     assert_eq!(client.ipc_open_event_handle(handle), Err(CudaError::INVALID_CONTEXT));
@@ -336,6 +338,10 @@ fn a_pool_hands_its_allocations_on_and_takes_none_back_for_itself() {
     let imported = client.mem_pool_import_from_shareable_handle(file.as_fd()).unwrap();
     let refused = client.mem_alloc_from_pool_async(16, imported, Stream::LEGACY);
     assert_eq!(refused, Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_import_from_shareable_handle(file.as_fd()), Err(CudaError::NOT_SUPPORTED), "a pool");
+    let other = std::fs::File::open("/proc/self/exe").unwrap();
+    assert_eq!(client.mem_import_from_shareable_handle(other.as_fd()), Err(CudaError::UNKNOWN));
+    assert_eq!(client.mem_pool_import_from_shareable_handle(other.as_fd()), Err(CudaError::UNKNOWN));
     let opened = client.mem_pool_import_pointer(imported, &data).unwrap();
     let garbage = PoolPointerData { bytes: [1; 64] };
     assert_eq!(client.mem_pool_import_pointer(imported, &garbage), Err(CudaError::INVALID_VALUE));

@@ -16,7 +16,7 @@ use crate::log::log;
 use crate::lookup::{DeviceRange, Found};
 use crate::memory::ipc::descriptor;
 use crate::memory::ipc::opened::Door;
-use crate::memory::ipc::opening::passport;
+use crate::memory::ipc::opening::{passport, passport_of_file};
 use crate::memory::ipc::passport::{Passport, Secret, Subject};
 use crate::objects::event::EventState;
 use crate::objects::pool::{PoolOrigin, PoolState};
@@ -69,7 +69,7 @@ impl Client {
 
     /// Physical memory that a process has exported, this one or another.
     pub(crate) fn import_physical(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        let passport = passport(&descriptor::read(file)?, Subject::Physical)?;
+        let passport = passport_of_file(file, Subject::Physical)?;
         if let Some(vgpu) = self.exporting_vgpu(&passport)? {
             return own_physical(vgpu, &passport);
         }
@@ -99,7 +99,7 @@ impl Client {
 
     /// A pool of another process, or of this one: nothing is allocated from it.
     pub(crate) fn import_pool(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool> {
-        let passport = passport(&descriptor::read(file)?, Subject::Pool)?;
+        let passport = passport_of_file(file, Subject::Pool)?;
         let vgpu = Arc::clone(&self.working()?.vgpu);
         vgpu.exporter_of(&passport)?;
         let origin = PoolOrigin { session: passport.session, pool: passport.pool };
@@ -200,7 +200,8 @@ impl IpcCalls for Client {
 
     fn ipc_open_event_handle(&self, handle: IpcEventHandle) -> CudaResult<Event> {
         let context = self.working()?;
-        let passport = passport(&handle.bytes, Subject::Event)?;
+        // CUDA's word for bytes that are no event's.
+        let passport = passport(&handle.bytes, Subject::Event).or(Err(CudaError::MAP_FAILED))?;
         self.refuse_own(&passport)?;
         let vgpu = &context.vgpu;
         let id = vgpu.next_id();

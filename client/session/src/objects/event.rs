@@ -72,10 +72,10 @@ impl EventState {
     /// What the program passes on, so that another process can open it.
     ///
     /// # Errors
-    /// INVALID_VALUE of an event that was not made for that, or that another process has made.
+    /// INVALID_HANDLE of an event that was not made for that; INVALID_VALUE where another process has made it.
     pub(crate) fn export(&self) -> CudaResult<Passport> {
         if self.flags & event_flags::INTERPROCESS == 0 {
-            return Err(CudaError::INVALID_VALUE);
+            return Err(CudaError::INVALID_HANDLE);
         }
         // Held so that no record goes the old way meanwhile.
         let record = lock(&self.record);
@@ -83,7 +83,11 @@ impl EventState {
             return shared.passport().copied().ok_or(CudaError::INVALID_VALUE);
         }
         let signals = self.vgpu.create_signals()?;
-        let passport = self.vgpu.issue(Subject::Event, Scope::Signals(signals), Part::WHOLE)?;
+        let issued = self.vgpu.issue(Subject::Event, Scope::Signals(signals), Part::WHOLE);
+        let passport = match issued {
+            Ok(passport) => passport,
+            Err(error) => return self.vgpu.drop_signals(signals).and(Err(error)),
+        };
         let shared = SharedEvent::exported(signals, passport);
         if record.as_ref().is_some_and(|record| !record.is_complete()) {
             shared.record_earlier(&self.vgpu, self.id)?;

@@ -78,7 +78,7 @@ impl MemoryFile {
             return Err(foreign("a memory file with other seals"));
         }
         let system = rustix::fs::fstatfs(descriptor).map_err(|_| foreign("of no file system"))?;
-        if i64::from(system.f_type) != PLAIN_MEMORY {
+        if system.f_type != PLAIN_MEMORY {
             return Err(foreign("of large pages"));
         }
         let flags = rustix::fs::fcntl_getfl(descriptor).map_err(|_| foreign("no open file"))?;

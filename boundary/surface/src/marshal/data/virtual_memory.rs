@@ -11,7 +11,8 @@ marshallers! {
     /// `cuMemExportToShareableHandle`: the program owns the descriptor from here on.
     fn cuMemExportToShareableHandle(driver, shareable: *mut c_void, handle: MemHandle, kind: u32, flags: u64) {
         c::present(shareable)?;
-        by_descriptor(kind)?;
+        // No memory is made for other kinds, and CUDA's word for what was not made for a kind is INVALID_VALUE.
+        by_descriptor(kind).or(Err(CudaError::INVALID_VALUE))?;
         if flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }

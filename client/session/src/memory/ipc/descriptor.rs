@@ -29,7 +29,7 @@ pub(crate) fn make(bytes: &[u8; BYTES]) -> CudaResult<OwnedFd> {
 /// The bytes of a descriptor that a program calls shared memory.
 ///
 /// # Errors
-/// INVALID_VALUE where it is not open, no file, or of another length.
+/// UNKNOWN, as CUDA has it, where it is not open, no file, or of another length.
 pub(crate) fn read(descriptor: BorrowedFd<'_>) -> CudaResult<[u8; BYTES]> {
     let found = || -> rustix::io::Result<Option<[u8; BYTES]>> {
         let about = fstat(descriptor)?;
@@ -42,7 +42,7 @@ pub(crate) fn read(descriptor: BorrowedFd<'_>) -> CudaResult<[u8; BYTES]> {
         let read = pread(descriptor, &mut bytes, 0)?;
         Ok((read == BYTES).then_some(bytes))
     };
-    found().ok().flatten().ok_or(CudaError::INVALID_VALUE)
+    found().ok().flatten().ok_or(CudaError::UNKNOWN)
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
         let long = tempfile::tempfile().unwrap();
         long.set_len(65).unwrap();
         for descriptor in [pipe.as_fd(), socket.as_fd(), folder.as_fd(), short.as_fd(), long.as_fd()] {
-            assert_eq!(read(descriptor), Err(CudaError::INVALID_VALUE));
+            assert_eq!(read(descriptor), Err(CudaError::UNKNOWN));
         }
     }
 }

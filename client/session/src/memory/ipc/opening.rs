@@ -2,10 +2,12 @@
 //! last close is made and all work before it is over. No passport is believed: the worker says how large a block is,
 //! and the exporter's worker whether it may be had.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr};
 
+use super::descriptor;
 use super::opened::{Door, Mapped, Source};
 use super::passport::{Forged, Passport, Subject};
 use crate::log::log;
@@ -22,6 +24,17 @@ pub(crate) fn passport(bytes: &[u8; 64], subject: Subject) -> CudaResult<Passpor
     Passport::read(bytes, subject).map_err(|forged: Forged| {
         log!(Warn, "what another process passed on cannot be opened: {forged}");
         CudaError::INVALID_VALUE
+    })
+}
+
+/// The same of a descriptor.
+///
+/// # Errors
+/// As CUDA has it: NOT_SUPPORTED of a descriptor of something else, UNKNOWN of one that is not CUDA's.
+pub(crate) fn passport_of_file(file: BorrowedFd<'_>, subject: Subject) -> CudaResult<Passport> {
+    Passport::read(&descriptor::read(file)?, subject).map_err(|forged| {
+        log!(Warn, "a descriptor cannot be imported: {forged}");
+        if let Forged::Subject(_) = forged { CudaError::NOT_SUPPORTED } else { CudaError::UNKNOWN }
     })
 }
 
