@@ -41,9 +41,7 @@ impl Mirror {
         let offset = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(bytes).min(bytes);
         pages.iter().map(|pages| offset(pages.start)..offset(pages.end)).collect()
     }
-}
 
-impl Mirror {
     /// Adds what differs among these bytes to `changes`, piece by piece. From now on the server knows it.
     fn compare(&mut self, bytes: Range<usize>, now: &mut [u8], changes: &mut Vec<Change>) {
         let mut start = bytes.start;
@@ -205,6 +203,26 @@ mod tests {
         mirrors.apply(block.pointer().0, &[MirrorRun { offset: 0, bytes: &[7] }]);
         assert_eq!(block.range().to_vec()[0], 7);
         assert!(mirrors.changes().is_empty());
+    }
+
+    #[test]
+    fn only_pages_that_were_written_are_compared() {
+        let (mirrors, block) = (Mirrors::default(), HostBlock::new(64 * PIECE).unwrap());
+        mirrors.add(block.range(), block.pointer().0);
+        let suspects = || lock(&mirrors.ranges).values().map(Mirror::suspects).collect::<Vec<_>>().concat();
+        // Where the kernel notes nothing, all of it is compared, always.
+        if lock(&mirrors.ranges).values().all(|mirror| mirror.written.is_none()) {
+            assert_eq!(suspects().first(), Some(&(0..64 * PIECE)));
+            return;
+        }
+        assert!(mirrors.changes().is_empty());
+        assert_eq!(suspects(), []);
+        block.range().sub(5 * 4096 + 7, 2).unwrap().write(&[1, 2]).unwrap();
+        let found = suspects();
+        assert_eq!((found.len(), found.first()), (1, Some(&(5 * 4096..6 * 4096))));
+        // What the device wrote is known, though the page counts as written.
+        mirrors.apply(block.pointer().0, &[MirrorRun { offset: 9 * 4096, bytes: &[7] }]);
+        assert!(mirrors.changes().is_empty() && suspects().is_empty());
     }
 
     #[test]
