@@ -47,6 +47,29 @@ fn replace(present: libc::sigaction) -> Option<libc::sigaction> {
 /// Blocks signals in the calling thread, but those of its own instructions. A handler of the program that ran here
 /// might touch a page that this thread is to open.
 pub(crate) fn block_signals() {
+    let _ = change_signals(libc::SIG_BLOCK, &all_signals());
+}
+
+/// The same until this is dropped.
+pub(crate) struct SignalsBlocked {
+    before: libc::sigset_t,
+}
+
+impl SignalsBlocked {
+    /// Begins it for the calling thread.
+    pub(crate) fn begin() -> Self {
+        Self { before: change_signals(libc::SIG_BLOCK, &all_signals()) }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        let _ = change_signals(libc::SIG_SETMASK, &self.before);
+    }
+}
+
+/// All signals but those of a thread's own instructions.
+fn all_signals() -> libc::sigset_t {
     let mut all = chain::no_signals();
     // SAFETY: a set of our own, to be filled.
     unsafe { libc::sigfillset(&raw mut all) };
@@ -54,8 +77,15 @@ pub(crate) fn block_signals() {
         // SAFETY: a set of our own.
         unsafe { libc::sigdelset(&raw mut all, signal) };
     }
-    // SAFETY: changes the calling thread alone, which is our own.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()) };
+    all
+}
+
+/// Changes the calling thread's blocked signals; returns those before.
+fn change_signals(how: c_int, signals: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = chain::no_signals();
+    // SAFETY: changes the calling thread alone, which asks for it. Both sets are our own.
+    unsafe { libc::pthread_sigmask(how, std::ptr::from_ref(signals), &raw mut before) };
+    before
 }
 
 fn process() -> i32 {
