@@ -368,12 +368,102 @@ fn two_registrations_of_one_page_are_both_reached() {
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [3, 0], "the second was refused at its own address");
 }
 
+/// Private pages of the program.
+fn private() -> HostRange {
+    let layout = std::alloc::Layout::from_size_align(PAGES * PAGE_BYTES, PAGE_BYTES).unwrap();
+    #[allow(unsafe_code, reason = "a program has memory")]
+    // SAFETY: the layout has a size. It is never freed.
+    let at = unsafe { std::alloc::alloc_zeroed(layout) };
+    pinned(HostPointer(at as u64), PAGES * PAGE_BYTES)
+}
+
+/// Whether this machine exchanges private pages for a file's: all of it is a kernel's or its operator's to allow.
+fn exchanges() -> bool {
+    let pages = private();
+    floe_touch::Exchanged::begin(&(pages.pointer().0..pages.pointer().0 + pages.len() as u64)).is_some()
+}
+
 #[test]
-fn registered_private_memory_is_mirrored_where_kernels_use_it() {
+fn registered_private_pages_become_a_files_when_kernels_use_them_and_private_again() {
+    if !exchanges() {
+        return;
+    }
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (host, device) = (private(), client.mem_alloc(LARGE).unwrap());
+    host.write(&[1, 2, 3, 4]).unwrap();
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    assert_eq!(server.count("ShareFile"), 0, "nobody needs it yet");
+    let at = DevicePtr(host.pointer().0);
+    for _ in 0..2 {
+        assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(at));
+    }
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.memcpy_dtoh_async(host.sub(8, 4).unwrap(), device, Stream::LEGACY).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(host.to_vec()[..12], [1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4]);
+    assert_eq!(counts(&server, &["ShareFile", "CopyOnDevice", "CopyToDevice", "MirrorMemory"]), [1, 2, 0, 0]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(server.count("UnmapShared"), 1);
+    assert_eq!(host.to_vec()[..12], [1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 3, 4], "its bytes stay");
+    // Registered again it is private memory as before, also after a context that had it.
+    client.mem_host_register(host, 0).unwrap();
+    client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [2, 0]);
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    assert_eq!(host.to_vec()[..4], [1, 2, 3, 4]);
+}
+
+#[test]
+fn private_pages_whose_address_is_taken_have_a_device_address_of_their_own() {
+    if !exchanges() {
+        return;
+    }
+    let host = private();
+    let own = host.pointer().0;
+    let server = Server::start(Options { taken: own..own + 1, ..sharing() });
+    let client = client(&server);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert_ne!(at.0, own);
+    host.write(&[6]).unwrap();
+    let device = client.mem_alloc(8).unwrap();
+    client.memcpy_dtod_async(device, at, 1, Stream::LEGACY).unwrap();
+    client.memcpy_dtod_async(DevicePtr(at.0 + 1), device, 1, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(host.to_vec()[..3], [6, 6, 0]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(host.to_vec()[..3], [6, 6, 0]);
+    assert_eq!(counts(&server, &["ShareFile", "MirrorMemory", "UnmapShared"]), [2, 0, 1]);
+}
+
+#[test]
+fn private_pages_that_the_server_does_not_take_are_private_and_mirrored() {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        let Request::ShareFile(_) = request else { return Flow::Usual };
+        peer.reply_with(sequence, CudaError::OUT_OF_MEMORY.code(), 0, "no more", &[]);
+        Flow::Done
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), ..sharing() });
+    let client = client(&server);
+    let host = private();
+    host.write(&[5]).unwrap();
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
+    assert_eq!((server.count("MirrorMemory"), host.to_vec()[0]), (1, 5));
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let range = host.pointer().0..host.pointer().0 + host.len() as u64;
+    assert!(floe_touch::shared_file(&maps, &range).is_none(), "private again");
+    client.mem_host_unregister(host.pointer()).unwrap();
+}
+
+#[test]
+fn registered_memory_amid_other_bytes_is_mirrored_where_kernels_use_it() {
     let server = Server::start(sharing());
     let client = client(&server);
     let mut own = vec![7u8; 3 * PAGE_BYTES];
-    let host = host(&mut own);
+    // Its first page and its last one have bytes that are not registered.
+    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
     client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 0]);
     assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));

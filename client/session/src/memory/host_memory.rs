@@ -8,6 +8,7 @@ use std::sync::{Arc, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange, PAGE};
+use floe_touch::Exchanged;
 
 pub(crate) mod arena;
 pub(crate) mod file_pages;
@@ -49,6 +50,8 @@ struct Registered {
     file: Option<Arc<FilePages>>,
     /// Where its first byte is mapped a second time.
     alias: Option<u64>,
+    /// Set where its pages were private, and are a file's until it is registered no more.
+    exchanged: Option<Exchanged>,
 }
 
 /// The same pages at an address that no other memory of this process has had.
@@ -196,9 +199,45 @@ impl HostMemory {
             return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
         }
         self.has_files.fetch_or(file.is_some(), Ordering::AcqRel);
-        let origin = Origin::Registered(Registered { file: file.map(Arc::new), alias: None });
+        let origin = Origin::Registered(Registered { file: file.map(Arc::new), alias: None, exchanged: None });
         ranges.insert(start.0, Pinned { bytes, flags, context, origin, range });
         Ok(())
+    }
+
+    /// Exchanges the private pages of registered memory for those of a file, which a worker can map. False where it has a
+    /// file, and where that cannot be.
+    pub(crate) fn exchange(&self, start: u64) -> bool {
+        let mut ranges = self.write();
+        let Some(Pinned { bytes, origin: Origin::Registered(registered), .. }) = ranges.get_mut(&start) else {
+            return false;
+        };
+        if registered.file.is_some() || registered.alias.is_some() {
+            return false;
+        }
+        let exchanged = Exchanged::begin(&(start..start + *bytes));
+        let file = exchanged.as_ref().and_then(|exchanged| FilePages::exchanged(exchanged, *bytes));
+        (registered.file, registered.exchanged) = (file.map(Arc::new), exchanged);
+        let has_file = registered.file.is_some();
+        drop(ranges);
+        self.has_files.fetch_or(has_file, Ordering::AcqRel);
+        has_file
+    }
+
+    /// Ends `exchange`, where no worker takes the pages.
+    pub(crate) fn give_back(&self, start: u64) {
+        let mut ranges = self.write();
+        let alias = match ranges.get_mut(&start).map(|pinned| &mut pinned.origin) {
+            Some(Origin::Registered(registered)) if registered.exchanged.is_some() => {
+                registered.file = None;
+                registered.alias.take()
+            }
+            _ => return,
+        };
+        // The file's other mapping goes first: who maps it can write to it.
+        alias.map(|at| ranges.remove(&at));
+        if let Some(Origin::Registered(registered)) = ranges.get_mut(&start).map(|pinned| &mut pinned.origin) {
+            registered.exchanged = None;
+        }
     }
 
     /// Maps registered memory a second time, at an address that is free in every worker; `None` where it has no file, or
@@ -280,9 +319,9 @@ impl HostMemory {
         let mut ranges = self.write();
         match ranges.get(&start.0).map(|pinned| &pinned.origin) {
             Some(Origin::Registered(registered)) => {
-                let alias = registered.alias;
+                // The file's other mapping goes first: who maps it can write to it.
+                registered.alias.map(|at| ranges.remove(&at));
                 ranges.remove(&start.0);
-                alias.map(|at| ranges.remove(&at));
                 Ok(())
             }
             _ => Err(CudaError::HOST_MEMORY_NOT_REGISTERED),
@@ -298,7 +337,11 @@ impl HostMemory {
 
     /// A context is gone: what was registered in it may be registered again. Memory given out in it stays the program's.
     pub(crate) fn forget_registered(&self, context: Context) {
-        self.write().retain(|_, pinned| pinned.origin.is_allocated() || pinned.context != context);
+        let mut ranges = self.write();
+        let stays = |pinned: &Pinned| pinned.origin.is_allocated() || pinned.context != context;
+        // The other mappings of files go first: who maps them can write to them.
+        ranges.retain(|_, pinned| stays(pinned) || pinned.origin.is_registered());
+        ranges.retain(|_, pinned| stays(pinned));
     }
 
     /// The pinned range that holds this address.

@@ -44,6 +44,21 @@ impl Client {
         self.host_memory.make_alias(start).filter(|alias| serves(alias))
     }
 
+    /// Offers registered private memory, whose pages become a file's for it. What the worker does not take is as before.
+    pub(crate) fn offer_exchanged(&self, start: u64, vgpu: &Vgpu) -> Option<PinnedRange> {
+        let can = vgpu.can_map() && vgpu.shares() && !vgpu.mirrors.touches(start, 1);
+        if !can || !self.host_memory.exchange(start) {
+            return None;
+        }
+        let offered = self.offer_registered(start, vgpu);
+        if offered.is_none() {
+            // What it has refused are pages that will be others'.
+            let _ = self.unshare(start);
+            self.host_memory.give_back(start);
+        }
+        offered
+    }
+
     /// Registered memory is about to be the program's alone. Every worker lets go of it, at both of its addresses.
     pub(crate) fn give_up_registered(&self, pinned: &PinnedRange) -> CudaResult<()> {
         self.unmirror(pinned.start)?;

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use floe_ring::demand_memory_file;
 use floe_surface::PAGE;
+use floe_touch::{Exchanged, Mapping, shared_file};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fstat, major, minor};
 use rustix::io::Errno;
 
@@ -22,68 +23,10 @@ pub(crate) struct FilePages {
     bytes: u64,
 }
 
-/// A line of `/proc/self/maps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mapping<'m> {
-    addresses: Range<u64>,
-    is_shared: bool,
-    is_writable: bool,
-    offset: u64,
-    device: (u32, u32),
-    inode: u64,
-    path: &'m str,
-}
-
 /// The whole pages around a range.
 pub(crate) fn pages_around(at: u64, bytes: u64) -> Range<u64> {
     let page = PAGE as u64;
     at - at % page..(at + bytes).next_multiple_of(page)
-}
-
-impl<'m> Mapping<'m> {
-    fn of_line(line: &'m str) -> Option<Self> {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let access = words.next()?.as_bytes();
-        let offset = words.next()?;
-        let (major, minor) = words.next()?.split_once(':')?;
-        let inode = words.next()?.parse().ok()?;
-        let hex = |text| u64::from_str_radix(text, 16).ok();
-        Some(Self {
-            addresses: hex(start)?..hex(end)?,
-            is_shared: access.get(3) == Some(&b's'),
-            is_writable: access.starts_with(b"rw"),
-            offset: hex(offset)?,
-            device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
-            inode,
-            path: words.next().unwrap_or_default().trim_start(),
-        })
-    }
-
-    /// Whether this is another part of the same file, right behind.
-    fn continues(&self, before: &Self) -> bool {
-        let is_next = self.addresses.start == before.addresses.end;
-        let offset = before.offset + (before.addresses.end - before.addresses.start);
-        is_next && self.is_shared && self.is_writable && self.offset == offset && self.is_of(before)
-    }
-
-    fn is_of(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-}
-
-/// The first of the mappings that hold all of these pages, if they are of one file and shared.
-fn mapping_of<'m>(maps: &'m str, pages: &Range<u64>) -> Option<Mapping<'m>> {
-    let mut mappings = maps.lines().filter_map(Mapping::of_line).skip_while(|it| it.addresses.end <= pages.start);
-    let first = mappings.next().filter(|it| it.addresses.start <= pages.start)?;
-    if !first.is_shared || !first.is_writable || first.inode == 0 {
-        return None;
-    }
-    let mut last = first.clone();
-    while last.addresses.end < pages.end {
-        last = mappings.next().filter(|next| next.continues(&last))?;
-    }
-    Some(first)
 }
 
 /// A descriptor of the file of a mapping, for reading and writing.
@@ -125,12 +68,17 @@ impl FilePages {
     pub(crate) fn of(at: u64, bytes: u64) -> Option<Self> {
         let pages = pages_around(at, bytes);
         let maps = fs::read_to_string("/proc/self/maps").ok()?;
-        let mapping = mapping_of(&maps, &pages)?;
+        let mapping = shared_file(&maps, &pages)?;
         let file = open(&mapping)?;
         let (offset, bytes) = (mapping.offset + (pages.start - mapping.addresses.start), pages.end - pages.start);
         let is = demand_memory_file(&file).ok()?.checked_next_multiple_of(PAGE as u64)?;
         let found = Self { file, offset, bytes };
         (offset + bytes <= is && found.fill().is_ok()).then_some(found)
+    }
+
+    /// The file of pages that were exchanged for its own.
+    pub(crate) fn exchanged(exchanged: &Exchanged, bytes: u64) -> Option<Self> {
+        Some(Self { file: exchanged.file().ok()?, offset: 0, bytes })
     }
 
     /// Takes the pages now, as a registration does natively: then this process pays for them, not the worker.
@@ -170,31 +118,6 @@ mod tests {
 
     use super::*;
 
-    const MAPS: &str = "\
-5000-7000 rw-s 00002000 00:01 77                         /memfd:x (deleted)
-7000-8000 rw-s 00004000 00:01 77                         /memfd:x (deleted)
-8000-9000 rw-s 00004000 00:01 77                         /memfd:x (deleted)
-9000-a000 rw-p 00005000 00:01 77                         /memfd:x (deleted)
-a000-b000 r--s 00000000 00:1b 78                         /dev/shm/name with spaces
-b000-c000 rw-s 00000000 00:1b 79                         /dev/shm/name with spaces
-d000-e000 rw-p 00000000 00:00 0
-";
-
-    #[test]
-    fn only_one_shared_mapping_of_one_file_is_found() {
-        let found = |range: Range<u64>| mapping_of(MAPS, &range).map(|it| (it.addresses.start, it.offset));
-        assert_eq!(found(0x5000..0x6000), Some((0x5000, 0x2000)));
-        assert_eq!(found(0x6000..0x8000), Some((0x5000, 0x2000)), "two mappings of neighbouring pages");
-        assert_eq!(found(0x7000..0x9000), None, "the same page twice");
-        assert_eq!(found(0x9000..0xa000), None, "private");
-        assert_eq!(found(0xa000..0xb000), None, "not writable");
-        assert_eq!(found(0xb000..0xc000), Some((0xb000, 0)));
-        assert_eq!([0xc000..0xd000, 0xd000..0xe000, 0xb000..0xd000, 0xe000..0xf000].map(found), [None; 4]);
-        let mapping = mapping_of(MAPS, &(0xb000..0xc000)).unwrap();
-        assert_eq!((mapping.device, mapping.inode, mapping.path), ((0, 0x1b), 79, "/dev/shm/name with spaces"));
-        assert_eq!(pages_around(0x1fff, 2), 0x1000..0x3000);
-    }
-
     #[test]
     fn the_very_file_is_found_by_a_descriptor_and_others_are_not() {
         let at = HostPointer(0x6e00_0000_0000);
@@ -205,6 +128,7 @@ d000-e000 rw-p 00000000 00:00 0
         block.range().write(&[7, 8]).unwrap();
         let found = FilePages::of(at.0 + 1, PAGE as u64).expect("a shared mapping");
         assert_eq!((found.offset(), found.bytes()), (PAGE as u64, 2 * PAGE as u64));
+        assert_eq!(pages_around(0x1fff, 2), 0x1000..0x3000);
         let mut seen = [0; 2];
         rustix::io::pread(found.file(), &mut seen, found.offset()).unwrap();
         assert_eq!(seen, [7, 8]);
