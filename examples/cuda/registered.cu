@@ -1,6 +1,6 @@
 // Memory that the program registers: files in memory that two processes map, heap, and the stack. Asynchronous copies go
 // from and to it; kernels use it in place where the device can.
-// `files`, `private`, or no argument for both. `shrinks FILE`: registers that file, waits until it is gone, and copies from
+// `files`, `private`, `pages`, or no argument for all. `shrinks FILE`: registers that file, waits until it is gone, and copies from
 // the pages that it had. Checks every byte.
 #include "check.h"
 
@@ -148,6 +148,34 @@ static void private_memory(Verdict &verdict) {
     CHECK(cudaHostUnregister(variable));
 }
 
+// Whole pages of the process's own. Once kernels use them in place, so do copies where program and device share a machine.
+static void whole_pages(Verdict &verdict) {
+    auto *memory = static_cast<uint32_t *>(std::aligned_alloc(4096, bytes));
+    CHECK(cudaFree(nullptr));
+    for (int turn = 0; turn < 2; ++turn) {
+        for (size_t i = 0; i < words; ++i) memory[i] = pattern(i);
+        CHECK(cudaHostRegister(memory, bytes, maps() ? cudaHostRegisterMapped : cudaHostRegisterDefault));
+        verdict.expect(add_one_by_device(memory, words), "whole pages");
+        for (size_t i = 0; i < words; ++i) memory[i] = pattern(i);
+        verdict.expect(add_one_by_device(memory, words), "whole pages that kernels have used");
+        const pid_t child = fork();
+        if (child == 0) {
+            bool right = true;
+            for (size_t i = 0; i < words; ++i) right = right && memory[i] == pattern(i) + 1;
+            std::memset(memory, 0, bytes);
+            _exit(right ? 11 : 12);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        verdict.expect(WIFEXITED(status) && WEXITSTATUS(status) == 11, "a child has the pages as they were");
+        CHECK(cudaHostUnregister(memory));
+        bool right = true;
+        for (size_t i = 0; i < words; ++i) right = right && memory[i] == pattern(i) + 1;
+        verdict.expect(right, "whole pages that are registered no more");
+    }
+    std::free(memory);
+}
+
 // Another process cuts the file while it is registered. A GPU keeps the pages; floe's CPU device loses its session, whose
 // calls then fail. Only the order is checked: this process goes on.
 static int shrinks(const char *name) {
@@ -170,10 +198,12 @@ int main(int argc, char **argv) {
     if (what == "second" && argc > 2) return second_process(std::atoi(argv[2]));
     if (what == "shrinks" && argc > 2) return shrinks(argv[2]);
     Verdict verdict;
-    if (what != "private") {
+    const bool all = what.empty();
+    if (all || what == "files") {
         files(verdict, argv[0], true);
         files(verdict, argv[0], false);
     }
-    if (what != "files") private_memory(verdict);
+    if (all || what == "private") private_memory(verdict);
+    if (all || what == "pages") whole_pages(verdict);
     return verdict.finish();
 }
