@@ -209,6 +209,28 @@ fn a_copy_behind_a_host_function_reads_what_the_function_wrote() {
 }
 
 #[test]
+fn a_copy_of_a_batch_behind_a_host_function_reads_pageable_memory_when_its_turn_comes() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    let source = HostBlock::new(16).unwrap();
+    let (told, go) = mpsc::channel();
+    let function = Baton { go, target: source.range() }.function();
+    let stream = client.stream_create(1).unwrap();
+    client.launch_host_func(stream, function).unwrap();
+    // SAFETY: memory of the device, and of the test's own that lives until its end.
+    let here = floe_abi::DevicePtr(source.pointer().0);
+    let ends = [at, here].map(|end| unsafe { UnifiedRange::new(end, 16) });
+    let [to, from] = ends;
+    client.memcpy_in_order(to, from, stream).unwrap();
+    told.send(()).unwrap();
+    client.stream_synchronize(stream).unwrap();
+    let mut output = [0u8; 16];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), at).unwrap();
+    assert_eq!(output, [9; 16]);
+}
+
+#[test]
 fn bytes_read_late_go_past_all_that_waits_at_the_server_and_hold_up_no_other_copy() {
     let server = Server::start(Options::default());
     let client = client(&server);

@@ -123,6 +123,14 @@ pub trait CopyCalls {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()>;
+
+    /// As `cuMemcpyBatchAsync_v2` of CUDA 12.8, which also says which copy failed.
+    ///
+    /// `cuMemcpyBatchAsync`; the client's class for it: post.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn memcpy_in_order(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()>;
 }
 
 /// `cuMemcpy`: checks what C passed and calls [`Driver::memcpy`](crate::Driver).

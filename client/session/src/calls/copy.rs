@@ -168,6 +168,11 @@ impl CopyCalls for Client {
         self.copy_line(stream, to, from, source.len(), Mode::Queues)
     }
 
+    fn memcpy_in_order(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
+        let (to, from) = (CopyPlace::Unified(destination), CopyPlace::Unified(source));
+        self.copy_line(stream, to, from, source.len(), Mode::Recorded)
+    }
+
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
         let (to, from) = (CopyPlace::Device(destination, source.len()), CopyPlace::Host(source));
         self.copy_line(stream, to, from, source.len(), Mode::Waits)

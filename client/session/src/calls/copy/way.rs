@@ -21,7 +21,7 @@ pub(super) enum Mode {
     Waits,
     /// The call returns when the copy is queued, where the memory allows it.
     Queues,
-    /// The copy is part of a graph: whatever the memory, it is read and written when the stream gets there.
+    /// The copy is part of a graph or a batch: whatever the memory, it is read and written when the stream gets there.
     Recorded,
 }
 

@@ -1,6 +1,6 @@
 //! Copies: ends of every kind come in, checked transfers in stream order go out.
-//! Pinned memory is read and written when the stream reaches the copy. Other memory is read at the call and written
-//! before the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
+//! Pinned memory is read and written when the stream reaches the copy, any memory where a batch says so. Other memory is
+//! read at the call and written before the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
@@ -19,6 +19,8 @@ enum Wait {
     Done,
     /// Only as far as its memory is concerned.
     Queued,
+    /// It does not, whatever the memory.
+    InOrder,
 }
 
 impl Simulator {
@@ -106,7 +108,7 @@ impl Simulator {
         }
         let work = Work::Transfer(Transfer::Copy(copy));
         match wait {
-            Wait::Queued => self.executor.post(key, work).map(|_| ()),
+            Wait::Queued | Wait::InOrder => self.executor.post(key, work).map(|_| ()),
             Wait::Done => {
                 let result = self.executor.run(key, work);
                 context.kernels.output.drain();
@@ -129,6 +131,11 @@ impl CopyCalls for Simulator {
     fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
         let (target, from) = (self.unified_end(&destination)?, self.unified_end(&source)?);
         self.linear(target, from, destination.len(), stream, Wait::Queued)
+    }
+
+    fn memcpy_in_order(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
+        let (target, from) = (self.unified_end(&destination)?, self.unified_end(&source)?);
+        self.linear(target, from, destination.len(), stream, Wait::InOrder)
     }
 
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {

@@ -70,7 +70,12 @@ impl<'a> Batch<'a> {
             // SAFETY: our caller vouches for both.
             let ends = unsafe { c::unified(*to, *bytes).and_then(|to| Ok((to, c::unified(*from, *bytes)?))) };
             let (to, from) = ends.map_err(|error| (error, index))?;
-            driver.memcpy_async(to, from, stream).map_err(|error| (error, index))?;
+            let queued = if self.ephemeral {
+                driver.memcpy_async(to, from, stream)
+            } else {
+                driver.memcpy_in_order(to, from, stream)
+            };
+            queued.map_err(|error| (error, index))?;
         }
         if self.ephemeral {
             driver.stream_synchronize(stream).map_err(|error| (error, usize::MAX))?;
