@@ -231,6 +231,23 @@ fn a_copy_of_a_batch_behind_a_host_function_reads_pageable_memory_when_its_turn_
 }
 
 #[test]
+fn a_synchronous_copy_of_pinned_memory_is_over_where_other_streams_could_tell() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    let source = pinned(client.mem_alloc_host(16).unwrap(), 16);
+    client.memcpy_htod(Stream::LEGACY, at, source).unwrap();
+    client.stream_create(0).unwrap();
+    client.memcpy_htod(Stream::LEGACY, at, source).unwrap();
+    assert_eq!(server.count("SynchronizeStream"), 0, "all streams wait for the copy's");
+    client.stream_create(1).unwrap();
+    client.memcpy_htod(Stream::LEGACY, at, HostBlock::new(16).unwrap().range()).unwrap();
+    assert_eq!(server.count("SynchronizeStream"), 0, "CUDA promises nothing of pageable memory");
+    client.memcpy_htod(Stream::LEGACY, at, source).unwrap();
+    assert_eq!(server.count("SynchronizeStream"), 1);
+}
+
+#[test]
 fn bytes_read_late_go_past_all_that_waits_at_the_server_and_hold_up_no_other_copy() {
     let server = Server::start(Options::default());
     let client = client(&server);

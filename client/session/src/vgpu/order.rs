@@ -192,6 +192,11 @@ impl Order {
         progress.blocking && progress.stream != LEGACY && !self.legacy.is_idle()
     }
 
+    /// Whether there are streams that do not wait for the legacy default stream.
+    pub(crate) fn has_unblocking(&self) -> bool {
+        self.read().values().any(|progress| !progress.blocking)
+    }
+
     /// Whether nothing is outstanding anywhere.
     pub(crate) fn is_idle(&self) -> bool {
         self.read().values().all(|progress| progress.is_idle())

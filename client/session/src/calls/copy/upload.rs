@@ -54,6 +54,7 @@ impl Client {
         if first.writers {
             self.wait_for_writes(source)?;
         }
+        let is_by_device = way == ToDevice::ByDevice;
         match (way, extent) {
             (ToDevice::ByDevice, _) => {
                 vgpu.statistics.read_by_device(extent.bytes() as u64);
@@ -75,7 +76,15 @@ impl Client {
                 shape.each_rows(to.end, source, |rows| Self::defer_rows(stream, rows))
             }
             (ToDevice::Packed, extent) => send_packed(vgpu, stream.progress(), to.end, source, extent),
-        }
+        }?;
+        // CUDA's copy from pinned memory is over when it returns. Streams that wait for this one cannot tell whether it is.
+        let is_seen = mode == Mode::Waits && !is_by_device && self.has_unordered(stream) && from.pinned().is_some();
+        if is_seen { vgpu.synchronize_stream(stream.progress()) } else { Ok(()) }
+    }
+
+    /// Whether the program has streams that do not wait for one: not for a legacy default stream, or of another vGPU.
+    fn has_unordered(&self, stream: &StreamState) -> bool {
+        !stream.is_legacy() || stream.vgpu.order.has_unblocking() || self.devices().is_ok_and(|all| all.len() > 1)
     }
 
     /// Waits for what was queued, where the program does.
