@@ -270,7 +270,7 @@ fn opened_event(opener: &Server, handle: IpcEventHandle) {
     client.stream_wait_event(Stream::LEGACY, opened, 0).unwrap();
     client.event_synchronize(opened).unwrap();
     assert_eq!((opener.count("ImportSignals"), opener.count("RecordSignal"), opener.count("AwaitSignal")), (1, 1, 2));
-    let awaited = last(&opener, "AwaitSignal");
+    let awaited = last(opener, "AwaitSignal");
     let Request::AwaitSignal(awaited) = awaited.request() else { unreachable!() };
     assert_eq!((awaited.word, awaited.value), (1, 1));
     assert_eq!(client.event_elapsed_time(opened, opened), Err(CudaError::INVALID_HANDLE));

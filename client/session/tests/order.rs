@@ -218,10 +218,9 @@ fn a_copy_of_a_batch_behind_a_host_function_reads_pageable_memory_when_its_turn_
     let function = Baton { go, target: source.range() }.function();
     let stream = client.stream_create(1).unwrap();
     client.launch_host_func(stream, function).unwrap();
-    // SAFETY: memory of the device, and of the test's own that lives until its end.
     let here = floe_abi::DevicePtr(source.pointer().0);
-    let ends = [at, here].map(|end| unsafe { UnifiedRange::new(end, 16) });
-    let [to, from] = ends;
+    // SAFETY: memory of the device, and of the test's own that lives until its end.
+    let [to, from] = [at, here].map(|end| unsafe { UnifiedRange::new(end, 16) });
     client.memcpy_in_order(to, from, stream).unwrap();
     told.send(()).unwrap();
     client.stream_synchronize(stream).unwrap();
