@@ -10,6 +10,7 @@ use anyhow::Result;
 
 use crate::install::Installation;
 use crate::protection::{self, Weight};
+use crate::servers::Pair;
 use crate::{private, servers};
 
 /// Flags of `floe doctor`.
@@ -153,15 +154,43 @@ fn gpu_of_this_machine(findings: &mut Findings) {
 
 /// Starts a private daemon, for which daemon, worker and device must work together.
 fn local_device(findings: &mut Findings, installation: &Installation) {
-    let gpus = private::start(installation, None).and_then(|address| servers::gpus_of(&address));
+    let gpus = private::start(installation, None).and_then(|address| {
+        let gpus = servers::gpus_of(&address)?;
+        Ok((address, gpus))
+    });
     match gpus {
         Err(error) => findings.wrong("device of this machine", format!("{error:#}")),
-        Ok(gpus) => gpus.iter().for_each(|gpu| {
-            findings.good(
-                "device of this machine",
-                format!("{} ({}), {}, driver {}", gpu.name, gpu.kind, servers::size(gpu.memory), gpu.driver),
-            );
-        }),
+        Ok((address, gpus)) => {
+            gpus.iter().for_each(|gpu| {
+                findings.good(
+                    "device of this machine",
+                    format!("{} ({}), {}, driver {}", gpu.name, gpu.kind, servers::size(gpu.memory), gpu.driver),
+                );
+            });
+            if gpus.len() > 1 {
+                between_gpus(findings, servers::pairs_of(&address, &gpus));
+            }
+        }
+    }
+}
+
+/// What the driver allows between the GPUs of this machine.
+fn between_gpus(findings: &mut Findings, pairs: Result<Vec<Pair>>) {
+    let what = "between the GPUs";
+    let pairs = match pairs {
+        Err(error) => return findings.wrong(what, format!("{error:#}")),
+        Ok(pairs) => pairs,
+    };
+    let apart: Vec<_> = pairs.iter().filter(|pair| !pair.is_reached).collect();
+    for Pair { gpu, peer, .. } in &apart {
+        let words = format!(
+            "the driver gives GPU {gpu} no peer access to GPU {peer}: copies between the two pass the program, and its \
+             kernels reach one of them only"
+        );
+        findings.note(what, words);
+    }
+    if apart.is_empty() {
+        findings.good(what, "each reaches the others' memory");
     }
 }
 

@@ -4,9 +4,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use floe_nvml::Reading;
 use floe_session::settings::{Credentials, ProcessSource, Settings};
 use floe_session::{ConnectError, Inquiry};
-use floe_wire::{Call, ListGpus, ListSessions, printable};
+use floe_wire::{Call, ListGpus, ListSessions, ReadTelemetry, printable};
 use serde::Serialize;
 
 /// A GPU that a server offers.
@@ -117,6 +118,33 @@ pub(crate) fn each<R>(servers: &[String], question: impl Fn(&str) -> Result<Vec<
 /// The GPUs of a server.
 pub(crate) fn gpus_of(server: &str) -> Result<Vec<GpuRow>> {
     gpus_with(server, &settings()?.credentials)
+}
+
+/// Two GPUs of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) gpu: u32,
+    pub(crate) peer: u32,
+    /// Whether kernels of the first reach memory of the second.
+    pub(crate) is_reached: bool,
+}
+
+/// The pairs of these GPUs of a server.
+pub(crate) fn pairs_of(server: &str, gpus: &[GpuRow]) -> Result<Vec<Pair>> {
+    let gpus = gpus.iter().map(|gpu| gpu.index).collect();
+    let body = ask(server, &settings()?.credentials, &ReadTelemetry { host: "", gpus, slow: false, lasting: true })?;
+    let reply =
+        ReadTelemetry::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    let mut pairs = Vec::new();
+    for gpu in &reply.gpus {
+        pairs.extend(gpu.peers.iter().map(|peer| Pair {
+            gpu: gpu.index,
+            peer: peer.index,
+            // NVML_P2P_STATUS_OK.
+            is_reached: peer.readings.iter().any(|it| it.number == Reading::PeerRead.number() && it.value == 0),
+        }));
+    }
+    Ok(pairs)
 }
 
 /// The GPUs of a server that gets these credentials.

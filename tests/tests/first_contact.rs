@@ -277,3 +277,13 @@ fn a_private_daemon_is_silent() {
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{name}: {outcome:?}");
     }
 }
+
+#[test]
+fn doctor_says_what_the_driver_allows_between_gpus() {
+    let machine = Machine::fresh();
+    let of = |devices| machine.floe(&["doctor"], &[("FLOE_CPU_DEVICES", devices)]).stdout;
+    let two = of("2");
+    assert!(two.contains("between the GPUs: each reaches the others' memory"), "{two}");
+    let one = of("1");
+    assert!(!one.contains("between the GPUs"), "{one}");
+}
