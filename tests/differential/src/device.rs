@@ -2,7 +2,8 @@
 //! In: calls by name. Out: their results, an error that names the call. It holds all unsafe code of the program, and
 //! decides nothing.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 
 use anyhow::{Result, bail};
 use cudarc::driver::sys;
@@ -40,6 +41,21 @@ pub(crate) fn check(function: &'static str, code: sys::CUresult) -> Result<()> {
 /// Whether an error is one of these codes of the driver.
 pub(crate) fn is_code(error: &anyhow::Error, codes: &[sys::CUresult]) -> bool {
     error.downcast_ref::<Failed>().is_some_and(|failed| codes.contains(&failed.code))
+}
+
+/// A descriptor that the driver has made.
+pub(crate) fn adopt(number: i32) -> OwnedFd {
+    // SAFETY: the driver has just given it to the program, which keeps it nowhere else.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// The bytes of a handle for other processes, which the driver counts as characters.
+pub(crate) fn ipc_bytes(handle: [c_char; 64]) -> [u8; 64] {
+    handle.map(|byte| byte.to_ne_bytes()[0])
+}
+
+pub(crate) fn ipc_words(bytes: [u8; 64]) -> [c_char; 64] {
+    bytes.map(|byte| c_char::from_ne_bytes([byte]))
 }
 
 /// A number as the pointer that a call wants.

@@ -20,6 +20,7 @@ use crate::device::{cu, host_bytes, is_code, set_host_bytes};
 use crate::model::{Capabilities, Model};
 use crate::operation::{Id, Operation, Stream};
 use crate::random::Random;
+pub(crate) use share::Passed;
 pub(crate) use state::Executor;
 use state::WORDS;
 
@@ -47,7 +48,7 @@ pub(crate) fn capabilities() -> Result<Capabilities> {
         cu!(cuDeviceCanAccessPeer(&raw mut peers[1], 1, 0))?;
     }
     let peers = peers == [1, 1];
-    Ok(Capabilities { vgpus, mapped, managed, peers, across: true })
+    Ok(Capabilities { vgpus, mapped, managed, peers, across: true, processes: false })
 }
 
 impl Executor {
@@ -72,6 +73,7 @@ impl Executor {
             }
             Operation::Read { at, bytes, vgpu } => self.read(*at, *bytes, *vgpu, model),
             Operation::Open { block, vgpu } => self.grant(*block, *vgpu, true),
+            Operation::Close { block, .. } if self.process.is_some() => self.close(*block),
             Operation::Close { block, vgpu } => self.grant(*block, *vgpu, false),
             Operation::Do { stream, work } => self.work(*stream, work, model),
             Operation::Graph { .. }
@@ -103,8 +105,9 @@ impl Executor {
                 let handle = self.stream(stream)?;
                 if let Entry::Vacant(place) = self.events.entry(event) {
                     let mut made = null_mut();
-                    // Every other one has no time.
-                    cu!(cuEventCreate(&raw mut made, if event % 2 == 0 { 2 } else { 0 }))?;
+                    // Every other one has no time, and those for other processes have none.
+                    let timeless = if event % 2 == 0 { 2 } else { 0 };
+                    cu!(cuEventCreate(&raw mut made, if self.process.is_some() { 6 } else { timeless }))?;
                     place.insert((stream.vgpu, made));
                 }
                 cu!(cuEventRecord(self.events[&event].1, handle))
@@ -113,8 +116,8 @@ impl Executor {
                 let handle = self.stream(stream)?;
                 cu!(cuStreamWaitEvent(handle, self.events[&event].1, 0))
             }
-            Operation::SynchronizeEvent { event, by_query } => {
-                let (vgpu, handle) = self.events[&event];
+            Operation::SynchronizeEvent { event, by_query, vgpu } => {
+                let (_, handle) = self.events[&event];
                 self.enter(vgpu)?;
                 if by_query { until_ready(|| cu!(cuEventQuery(handle))) } else { cu!(cuEventSynchronize(handle)) }
             }
@@ -149,7 +152,7 @@ impl Executor {
 
     /// Ends everything, so that the next program finds the devices as new.
     pub(crate) fn end(mut self) -> Result<()> {
-        for vgpu in 0..self.vgpus.len() {
+        for vgpu in self.own_vgpus() {
             self.enter(vgpu)?;
             cu!(cuCtxSynchronize())?;
         }
@@ -157,7 +160,7 @@ impl Executor {
         for id in pageable {
             self.unregister(id)?;
         }
-        for vgpu in &self.vgpus {
+        for vgpu in self.own_vgpus().map(|vgpu| &self.vgpus[vgpu]) {
             cu!(cuDevicePrimaryCtxReset_v2(vgpu.device))?;
             // A reset leaves the count of those who retain it.
             let released = cu!(cuDevicePrimaryCtxRelease_v2(vgpu.device));

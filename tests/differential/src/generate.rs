@@ -107,6 +107,11 @@ impl Generator {
                 self.push(Operation::Record { event, stream: other });
                 self.push(Operation::WaitEvent { event, stream });
             }
+            (Some(stream), 0..5) if self.model.can.processes => {
+                let event = self.opened_event(other, stream.vgpu);
+                self.push(Operation::Record { event, stream: other });
+                self.push(Operation::WaitEvent { event, stream });
+            }
             (Some(to), 5 | 6) if to.vgpu == other.vgpu && crate::order::named(to) != other => {
                 let wide = self.random.once_in(2);
                 self.push(Operation::Signal { from: other, to, wide });
@@ -114,7 +119,7 @@ impl Generator {
             (None, 0..2) => {
                 let event = self.event(other);
                 self.push(Operation::Record { event, stream: other });
-                self.push(Operation::SynchronizeEvent { event, by_query });
+                self.push(Operation::SynchronizeEvent { event, by_query, vgpu: other.vgpu });
             }
             (_, 7) => drop(self.push(Operation::SynchronizeContext { vgpu: other.vgpu })),
             _ => drop(self.push(Operation::SynchronizeStream { stream: other, by_query })),
@@ -127,6 +132,22 @@ impl Generator {
         match self.random.choose(&known) {
             Some(event) if known.len() > 6 || self.random.once_in(2) => event,
             _ => self.id(),
+        }
+    }
+
+    /// An event that the processes of a stream and of a vGPU have.
+    fn opened_event(&mut self, stream: Stream, vgpu: usize) -> Id {
+        let events = &self.model.order;
+        let known: Vec<Id> =
+            events.events_of(vgpu).into_iter().filter(|event| events.has_event(*event, stream.vgpu)).collect();
+        match self.random.choose(&known) {
+            Some(event) if known.len() > 3 || self.random.once_in(2) => event,
+            _ => {
+                let event = self.event(stream);
+                self.push(Operation::Record { event, stream });
+                self.push(Operation::OpenEvent { event, vgpu });
+                event
+            }
         }
     }
 
@@ -168,7 +189,7 @@ impl Generator {
             5 => {
                 let events = self.model.order.events();
                 if let Some(event) = self.random.choose(&events) {
-                    self.push(Operation::SynchronizeEvent { event, by_query });
+                    self.push(Operation::SynchronizeEvent { event, by_query, vgpu });
                 }
             }
             _ => {

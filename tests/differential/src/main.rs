@@ -3,12 +3,14 @@
 //! where a call fails or a byte differs from the model, the seed, the error and the smallest program that still fails.
 //! It never runs a program whose result depends on chance: the model admits none that races.
 
+mod channel;
 mod device;
 mod execute;
 mod generate;
 mod model;
 mod operation;
 mod order;
+mod pair;
 mod random;
 mod shrink;
 
@@ -20,9 +22,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 
-use execute::Executor;
-use model::{Capabilities, Model};
+use model::Capabilities;
 use operation::Operation;
+use pair::Pair;
 
 /// Runs programs made from seeds and compares every byte they read with a model.
 #[derive(Debug, Parser)]
@@ -39,6 +41,12 @@ struct Arguments {
     /// Only what every device can do, so that digests of different devices can be compared.
     #[arg(long)]
     plain: bool,
+    /// Two processes, of a vGPU each, that share memory and events.
+    #[arg(long)]
+    processes: bool,
+    /// This is the second process, whose stdin is a socket of the first's.
+    #[arg(long, hide = true)]
+    second: bool,
     /// Only these operations of the program, by their indices: as a failure names them.
     #[arg(long, value_delimiter = ',')]
     keep: Option<Vec<usize>>,
@@ -72,14 +80,26 @@ fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.plain {
         (can.mapped, can.peers, can.across) = (false, false, false);
     }
+    if arguments.processes {
+        can = Capabilities { vgpus: 2, peers: false, across: false, processes: true, ..can };
+    }
     for seed in arguments.seed..arguments.seed + arguments.count {
         let program = generate::program(seed, arguments.operations, can);
         let all = || (0..program.len()).collect();
         let keep: Vec<usize> = arguments.keep.clone().unwrap_or_else(all);
         let keep = shrink::admitted(&program, &keep, can);
+        if arguments.second {
+            pair::serve(&program, &keep, can)?;
+            continue;
+        }
         let shows = arguments.show;
+        let second = arguments.processes.then(|| again(arguments, seed, &keep)).transpose()?;
+        let second = second.map(|mut command| {
+            command.arg("--second");
+            command
+        });
         if let Err((index, error)) = watch(arguments.patience, &program, &keep, move |program, keep, at| {
-            carry_out(program, keep, can, seed, shows, at)
+            carry_out(program, keep, Start { can, second }, seed, shows, at)
         }) {
             println!("seed {seed}: operation {index}: {error:#}\n  {:?}", program.get(index));
             if !arguments.whole && arguments.keep.is_none() {
@@ -118,29 +138,31 @@ fn watch(
     runner.join().unwrap_or_else(|_| Err((at.load(Ordering::Relaxed), anyhow::anyhow!("panicked"))))
 }
 
+/// What a program starts with.
+struct Start {
+    can: Capabilities,
+    second: Option<Command>,
+}
+
 fn carry_out(
     program: &[Operation],
     keep: &[usize],
-    can: Capabilities,
+    Start { can, second }: Start,
     seed: u64,
     shows: bool,
     at: &AtomicUsize,
 ) -> Result<(), Failure> {
     let begin = Instant::now();
-    let mut executor = Executor::new(can).map_err(|error| (0, error))?;
-    let mut model = Model::new(can);
+    let mut pair = Pair::start(can, second).map_err(|error| (0, error))?;
     for index in keep {
         let operation = &program[*index];
         at.store(*index, Ordering::Relaxed);
         if shows {
             println!("  {index}: {operation:?}");
         }
-        let admitted = model.admit(operation);
-        admitted.map_err(|refusal| (*index, anyhow::anyhow!("not admitted: {refusal:?}")))?;
-        executor.carry_out(operation, &model).map_err(|error| (*index, error))?;
+        pair.step(*index, operation).map_err(|error| (*index, error))?;
     }
-    let (digest, reads) = (executor.digest(), executor.reads);
-    executor.end().map_err(|error| (program.len(), error.context("at its end")))?;
+    let (digest, reads) = pair.end().map_err(|error| (program.len(), error.context("at its end")))?;
     println!("seed {seed}: {digest} {reads} reads, {} operations, {:.1} s", keep.len(), begin.elapsed().as_secs_f64());
     Ok(())
 }
@@ -155,18 +177,23 @@ fn report(arguments: &Arguments, seed: u64, program: &[Operation], can: Capabili
     }
 }
 
+/// This program with these operations of one seed.
+fn again(arguments: &Arguments, seed: u64, keep: &[usize]) -> Result<Command> {
+    let indices: Vec<String> = keep.iter().map(ToString::to_string).collect();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--seed", &seed.to_string(), "--operations", &arguments.operations.to_string()]);
+    command.args(["--keep", &indices.join(","), "--patience", &arguments.patience.to_string()]);
+    command.args(arguments.plain.then_some("--plain")).args(arguments.processes.then_some("--processes"));
+    Ok(command)
+}
+
 /// Whether these operations fail in a process of their own, or do not end.
 fn fails(arguments: &Arguments, seed: u64, keep: &[usize]) -> bool {
     if keep.is_empty() {
         return false;
     }
-    let indices: Vec<String> = keep.iter().map(ToString::to_string).collect();
-    let Ok(executable) = std::env::current_exe() else { return false };
-    let mut command = Command::new(executable);
-    command.args(["--seed", &seed.to_string(), "--operations", &arguments.operations.to_string()]);
-    command.args(["--keep", &indices.join(",")]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.args(["--patience", &arguments.patience.to_string()]);
-    command.args(arguments.plain.then_some("--plain"));
+    let Ok(mut command) = again(arguments, seed, keep) else { return false };
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     let begin = Instant::now();
     // A program whose wait never ends says so itself; one that is stuck at its end does not.

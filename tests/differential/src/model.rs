@@ -56,15 +56,19 @@ impl Model {
                 self.order.destroy(stream);
             }
             Operation::Record { event, stream } => {
-                possible(self.order.has(stream))?;
+                possible(self.order.has(stream) && self.order.may_record(event, stream.vgpu))?;
                 self.order.record(event, stream);
             }
             Operation::WaitEvent { event, stream } => {
-                let is_of_it = self.order.events_of(stream.vgpu).contains(&event);
-                possible(self.can.across || is_of_it)?;
+                possible(self.can.across || self.order.has_event(event, stream.vgpu))?;
                 possible(self.order.has(stream) && self.order.wait_event(event, stream))?;
             }
-            Operation::SynchronizeEvent { event, .. } => {
+            Operation::OpenEvent { event, vgpu } => {
+                let is_others = self.order.vgpu_of(event).is_some_and(|of| of != vgpu);
+                possible(self.can.processes && is_others && vgpu < self.can.vgpus && self.order.open_event(event))?;
+            }
+            Operation::SynchronizeEvent { event, vgpu, .. } => {
+                possible(self.order.has_event(event, vgpu))?;
                 possible(self.order.synchronize_event(event))?;
                 self.forget();
             }
@@ -84,6 +88,44 @@ impl Model {
             _ => return Err(Refusal::Impossible),
         }
         Ok(())
+    }
+
+    /// The vGPU whose process carries an operation out; asked before the operation is admitted.
+    pub(crate) fn vgpu_of(&self, operation: &Operation) -> Option<usize> {
+        let of_block = |block| self.blocks.get(block).map(|block| block.vgpu);
+        let of_instance = |instance| self.instances.get(instance).map(|instance| instance.vgpu);
+        match operation {
+            Operation::Allocate { vgpu, .. }
+            | Operation::Read { vgpu, .. }
+            | Operation::Open { vgpu, .. }
+            | Operation::Close { vgpu, .. }
+            | Operation::OpenEvent { vgpu, .. }
+            | Operation::SynchronizeEvent { vgpu, .. }
+            | Operation::SynchronizeContext { vgpu }
+            | Operation::Graph { vgpu, .. }
+            | Operation::Reset { vgpu } => Some(*vgpu),
+            Operation::Free { stream: Some(stream), .. }
+            | Operation::Prefetch { stream, .. }
+            | Operation::Do { stream, .. }
+            | Operation::CreateStream { stream, .. }
+            | Operation::DestroyStream { stream }
+            | Operation::Record { stream, .. }
+            | Operation::WaitEvent { stream, .. }
+            | Operation::SynchronizeStream { stream, .. }
+            | Operation::Signal { from: stream, .. }
+            | Operation::LaunchGraph { stream, .. } => Some(stream.vgpu),
+            Operation::Free { block, .. }
+            | Operation::Remap { block }
+            | Operation::Register { block }
+            | Operation::Unregister { block } => of_block(block),
+            Operation::HostWrite { at, .. } | Operation::HostRead { at, .. } => of_block(&at.block),
+            Operation::Instantiate { graph, .. } | Operation::DropGraph { graph } => {
+                self.graphs.get(graph).map(|graph| graph.vgpu)
+            }
+            Operation::Update { instance, .. }
+            | Operation::SetNode { instance, .. }
+            | Operation::DropInstance { instance } => of_instance(instance),
+        }
     }
 
     /// Whether an operation would be admitted.

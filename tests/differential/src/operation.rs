@@ -239,7 +239,7 @@ pub(crate) enum Operation {
         bytes: usize,
         vgpu: usize,
     },
-    /// Another vGPU gets access to a block.
+    /// Another vGPU gets access to a block, or its process has it opened.
     Open {
         block: Id,
         vgpu: usize,
@@ -270,6 +270,12 @@ pub(crate) enum Operation {
     SynchronizeEvent {
         event: Id,
         by_query: bool,
+        vgpu: usize,
+    },
+    /// Another vGPU's process gets an event.
+    OpenEvent {
+        event: Id,
+        vgpu: usize,
     },
     SynchronizeStream {
         stream: Stream,

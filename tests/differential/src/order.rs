@@ -37,7 +37,16 @@ pub(crate) struct Order {
     blocking: BTreeMap<Stream, bool>,
     /// The last work of each vGPU's default stream.
     barriers: BTreeMap<usize, Clock>,
-    events: BTreeMap<Id, (usize, Clock)>,
+    events: BTreeMap<Id, Recorded>,
+}
+
+/// An event: the vGPU that it is of, and what was over at its last record.
+#[derive(Debug, Clone)]
+struct Recorded {
+    vgpu: usize,
+    clock: Clock,
+    /// Other processes have it too.
+    is_opened: bool,
 }
 
 /// The default stream has several names.
@@ -70,7 +79,27 @@ impl Order {
     }
 
     pub(crate) fn events_of(&self, vgpu: usize) -> Vec<Id> {
-        self.events.iter().filter(|(_, (of, _))| *of == vgpu).map(|(event, _)| *event).collect()
+        self.events.keys().copied().filter(|event| self.has_event(*event, vgpu)).collect()
+    }
+
+    /// Whether the process of a vGPU has an event, where each has its own.
+    pub(crate) fn has_event(&self, event: Id, vgpu: usize) -> bool {
+        self.events.get(&event).is_some_and(|event| event.vgpu == vgpu || event.is_opened)
+    }
+
+    /// Whether a stream of a vGPU may record an event, which may be new.
+    pub(crate) fn may_record(&self, event: Id, vgpu: usize) -> bool {
+        !self.events.contains_key(&event) || self.has_event(event, vgpu)
+    }
+
+    /// The vGPU that an event is of.
+    pub(crate) fn vgpu_of(&self, event: Id) -> Option<usize> {
+        self.events.get(&event).map(|event| event.vgpu)
+    }
+
+    /// Every process has the event from here on; false where that is so already.
+    pub(crate) fn open_event(&mut self, event: Id) -> bool {
+        self.events.get_mut(&event).is_some_and(|event| !std::mem::replace(&mut event.is_opened, true))
     }
 
     pub(crate) fn host(&self) -> &Clock {
@@ -117,18 +146,20 @@ impl Order {
     }
 
     pub(crate) fn record(&mut self, event: Id, stream: Stream) {
-        self.events.insert(event, (stream.vgpu, self.reached(stream)));
+        let clock = self.reached(stream);
+        let made = Recorded { vgpu: stream.vgpu, clock: Clock::new(), is_opened: false };
+        self.events.entry(event).or_insert(made).clock = clock;
     }
 
     /// False where the event is not recorded.
     pub(crate) fn wait_event(&mut self, event: Id, stream: Stream) -> bool {
-        let Some((_, clock)) = self.events.get(&event) else { return false };
+        let Some(Recorded { clock, .. }) = self.events.get(&event) else { return false };
         join(self.streams.entry(named(stream)).or_default(), clock);
         true
     }
 
     pub(crate) fn synchronize_event(&mut self, event: Id) -> bool {
-        let Some((_, clock)) = self.events.get(&event) else { return false };
+        let Some(Recorded { clock, .. }) = self.events.get(&event) else { return false };
         join(&mut self.host, clock);
         true
     }
@@ -162,6 +193,6 @@ impl Order {
     pub(crate) fn reset(&mut self, vgpu: usize) {
         self.synchronize_vgpu(vgpu);
         self.blocking.retain(|stream, _| stream.vgpu != vgpu);
-        self.events.retain(|_, (of, _)| *of != vgpu);
+        self.events.retain(|_, event| event.vgpu != vgpu && !event.is_opened);
     }
 }

@@ -38,7 +38,10 @@ mod tests {
     use super::*;
     use crate::generate::program;
 
-    const CAN: Capabilities = Capabilities { vgpus: 2, mapped: true, peers: false, across: true, managed: true };
+    const CAN: Capabilities =
+        Capabilities { vgpus: 2, mapped: true, peers: false, across: true, processes: false, managed: true };
+    const PEERS: Capabilities = Capabilities { peers: true, ..CAN };
+    const PROCESSES: Capabilities = Capabilities { across: false, processes: true, ..CAN };
 
     #[test]
     fn what_is_left_holds_the_operation_that_fails_and_what_it_needs() {
@@ -52,11 +55,11 @@ mod tests {
 
     #[test]
     fn programs_of_a_seed_are_the_same_and_all_of_it_is_admitted() {
-        for seed in 0..20 {
-            let one = program(seed, 150, CAN);
-            assert_eq!(one, program(seed, 150, CAN));
+        for (seed, can) in (0..30).zip([CAN, PEERS, PROCESSES].into_iter().cycle()) {
+            let one = program(seed, 150, can);
+            assert_eq!(one, program(seed, 150, can));
             let all: Vec<usize> = (0..one.len()).collect();
-            assert_eq!(admitted(&one, &all, CAN), all);
+            assert_eq!(admitted(&one, &all, can), all);
         }
     }
 }

@@ -4,8 +4,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../../../link/transport/tests/authority/mod.rs"]
+mod authority;
+
 use std::path::PathBuf;
 
+use authority::Authority;
 use floe_tests::{Cutter, Floed, Outcome, Program};
 
 /// Programs whose seeds never change.
@@ -77,6 +81,34 @@ fn programs_read_the_same_through_cuts() {
         let through = program(first, count, &["--plain"]).on(&daemon, &cutter.address()).run();
         assert_eq!(lines("through cuts", &through), alone);
         assert!(cutter.cuts() > 0, "no connection was cut");
+    }
+}
+
+#[test]
+fn programs_of_two_processes_read_what_the_model_says() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    for (first, count) in seeds() {
+        for address in [daemon.unix(), daemon.tcp()] {
+            let places = [0, 1].map(|gpu| format!("{address}:{gpu}"));
+            let outcome = program(first, count, &["--processes"]).on_each(&daemon, &places).run();
+            assert_eq!(lines(address, &outcome).len(), usize::try_from(count).unwrap());
+        }
+    }
+}
+
+#[test]
+fn programs_read_the_same_by_tls() {
+    let authority = Authority::new();
+    let [certificate, key] = authority.sign("localhost").map(|path| path.display().to_string());
+    let daemon = Floed::start_with(&["--tls-certificate", &certificate, "--tls-key", &key], &[]);
+    let (_, port) = daemon.tcp().rsplit_once(':').unwrap();
+    let address = format!("tls://localhost:{port}");
+    let trusted = authority.file().display().to_string();
+    for (first, count) in seeds() {
+        let alone = lines("alone", &program(first, count, &["--plain"]).on_the_device_library().run());
+        let through =
+            program(first, count, &["--plain"]).on(&daemon, &address).variable("FLOE_TLS_AUTHORITIES", &trusted);
+        assert_eq!(lines(&address, &through.run()), alone);
     }
 }
 

@@ -87,7 +87,7 @@ impl Executor {
         let (first, count, context) = (behind.as_ptr(), behind.len(), self.vgpus[vgpu].context);
         match step {
             Step::Allocate { block, bytes } => {
-                let mut parameters = allocation(vgpu, *bytes)?;
+                let mut parameters = allocation(self.vgpus[vgpu].location(), *bytes);
                 cu!(cuGraphAddMemAllocNode(&raw mut node, graph, first, count, &raw mut parameters))?;
                 self.hold(*block, vgpu, *bytes, parameters.dptr);
             }
@@ -314,10 +314,8 @@ fn write_of(address: u64, bytes: usize, value: u64) -> Result<sys::CUstreamBatch
     Ok(written)
 }
 
-fn allocation(vgpu: usize, bytes: usize) -> Result<sys::CUDA_MEM_ALLOC_NODE_PARAMS> {
-    let location =
-        sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: i32::try_from(vgpu)? };
-    Ok(sys::CUDA_MEM_ALLOC_NODE_PARAMS {
+fn allocation(location: sys::CUmemLocation, bytes: usize) -> sys::CUDA_MEM_ALLOC_NODE_PARAMS {
+    sys::CUDA_MEM_ALLOC_NODE_PARAMS {
         poolProps: sys::CUmemPoolProps {
             allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
             handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
@@ -331,5 +329,5 @@ fn allocation(vgpu: usize, bytes: usize) -> Result<sys::CUDA_MEM_ALLOC_NODE_PARA
         accessDescCount: 0,
         bytesize: bytes,
         dptr: 0,
-    })
+    }
 }

@@ -27,6 +27,8 @@ pub(super) struct Held {
     pub(super) handle: u64,
     pub(super) reserved: usize,
     pub(super) is_registered: bool,
+    /// Another process has allocated it.
+    pub(super) is_opened: bool,
     /// The memory of a pageable block.
     pub(super) own: Vec<u8>,
 }
@@ -51,6 +53,7 @@ impl Held {
             handle,
             reserved,
             is_registered,
+            is_opened: false,
             own,
         }
     }

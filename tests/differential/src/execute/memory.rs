@@ -29,14 +29,9 @@ impl Executor {
             Operation::Prefetch { block, to_host, stream } => {
                 let handle = self.stream(stream)?;
                 let held = &self.blocks[&block];
-                let (host, device) = (
-                    sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST,
-                    sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-                );
-                let location = sys::CUmemLocation {
-                    type_: if to_host { host } else { device },
-                    id: if to_host { 0 } else { i32::try_from(stream.vgpu)? },
-                };
+                let host = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+                let on_host = sys::CUmemLocation { type_: host, id: 0 };
+                let location = if to_host { on_host } else { self.vgpus[stream.vgpu].location() };
                 let bytes = model.blocks[&block].bytes.len();
                 let asked = cu!(cuMemPrefetchAsync_v2(held.address, bytes, location, 0, handle));
                 // A hint, which devices without concurrent access refuse.
@@ -118,14 +113,10 @@ impl Executor {
 
     fn pool(&mut self, vgpu: usize) -> Result<sys::CUmemoryPool> {
         if self.vgpus[vgpu].pool.is_null() {
-            let location = sys::CUmemLocation {
-                type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-                id: i32::try_from(vgpu)?,
-            };
             let properties = sys::CUmemPoolProps {
                 allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-                handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-                location,
+                handleTypes: self.handle_types(),
+                location: self.vgpus[vgpu].location(),
                 win32SecurityAttributes: null_mut(),
                 maxSize: 0,
                 usage: 0,
@@ -138,14 +129,25 @@ impl Executor {
 
     /// Physical memory at a reserved address.
     fn create(&self, held: &mut Held, bytes: usize) -> Result<()> {
-        let location = sys::CUmemLocation {
-            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: i32::try_from(held.vgpu)?,
-        };
-        let properties = sys::CUmemAllocationProp {
+        let properties = self.physical(held.vgpu);
+        held.reserved = self.granules(held.vgpu, bytes)?;
+        cu!(cuMemCreate(&raw mut held.handle, held.reserved, &raw const properties, 0))?;
+        self.map(held)
+    }
+
+    /// The bytes that physical memory has at least.
+    pub(super) fn granules(&self, vgpu: usize, bytes: usize) -> Result<usize> {
+        let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+        let (properties, mut granularity) = (self.physical(vgpu), 0);
+        cu!(cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, minimum))?;
+        Ok(bytes.next_multiple_of(granularity))
+    }
+
+    fn physical(&self, vgpu: usize) -> sys::CUmemAllocationProp {
+        sys::CUmemAllocationProp {
             type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-            location,
+            requestedHandleTypes: self.handle_types(),
+            location: self.vgpus[vgpu].location(),
             win32HandleMetaData: null_mut(),
             allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
                 compressionType: 0,
@@ -153,22 +155,13 @@ impl Executor {
                 usage: 0,
                 reserved: [0; 4],
             },
-        };
-        let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        let mut granularity = 0;
-        cu!(cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, minimum))?;
-        held.reserved = bytes.next_multiple_of(granularity);
-        cu!(cuMemCreate(&raw mut held.handle, held.reserved, &raw const properties, 0))?;
-        self.map(held)
+        }
     }
 
-    fn map(&self, held: &mut Held) -> Result<()> {
+    pub(super) fn map(&self, held: &mut Held) -> Result<()> {
         cu!(cuMemAddressReserve(&raw mut held.address, held.reserved, 0, 0, 0))?;
         cu!(cuMemMap(held.address, held.reserved, 0, held.handle, 0))?;
-        let location = sys::CUmemLocation {
-            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: i32::try_from(held.vgpu)?,
-        };
+        let location = self.vgpus[held.vgpu].location();
         let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         let access = sys::CUmemAccessDesc { location, flags };
         cu!(cuMemSetAccess(held.address, held.reserved, &raw const access, 1))
@@ -207,7 +200,7 @@ impl Executor {
         cu!(cuMemHostUnregister(pointer(held.host)))
     }
 
-    fn free(&mut self, id: Id, stream: Option<Stream>) -> Result<()> {
+    pub(super) fn free(&mut self, id: Id, stream: Option<Stream>) -> Result<()> {
         let held = self.blocks.remove(&id).context("no such block")?;
         if let Some(stream) = stream {
             let handle = self.stream(stream)?;
@@ -219,6 +212,7 @@ impl Executor {
                 let handle = self.stream(Stream { vgpu: held.vgpu, which: Which::Legacy })?;
                 cu!(cuMemFreeAsync(held.address, handle))
             }
+            Kind::Device if held.is_opened => cu!(cuIpcCloseMemHandle(held.address)),
             Kind::Device | Kind::Pitched | Kind::Managed => cu!(cuMemFree_v2(held.address)),
             Kind::Virtual => {
                 cu!(cuMemUnmap(held.address, held.reserved))?;

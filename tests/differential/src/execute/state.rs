@@ -44,10 +44,13 @@ pub(crate) struct Executor {
     pub(crate) reads: usize,
     /// Kernels reach the memory of other vGPUs.
     pub(super) peers: bool,
+    /// The only vGPU of this process, where others have the rest.
+    pub(super) process: Option<usize>,
 }
 
 impl Executor {
-    pub(crate) fn new(can: Capabilities) -> Result<Self> {
+    /// The handles of a process; its number where each vGPU is of a process of its own.
+    pub(crate) fn new(can: Capabilities, process: Option<usize>) -> Result<Self> {
         let mut executor = Self {
             vgpus: Vec::new(),
             current: usize::MAX,
@@ -60,9 +63,11 @@ impl Executor {
             digest: blake3::Hasher::new(),
             reads: 0,
             peers: false,
+            process,
         };
         for vgpu in 0..can.vgpus {
-            executor.vgpus.push(Vgpu::open(vgpu)?);
+            let is_here = process.is_none_or(|own| own == vgpu);
+            executor.vgpus.push(if is_here { Vgpu::open(vgpu)? } else { Vgpu::elsewhere() });
         }
         executor.peers = can.peers;
         if can.peers {
@@ -88,6 +93,21 @@ impl Executor {
     /// The digest of every byte read.
     pub(crate) fn digest(&self) -> String {
         self.digest.finalize().to_hex()[..16].to_owned()
+    }
+
+    /// The vGPUs of this process.
+    pub(super) fn own_vgpus(&self) -> impl Iterator<Item = usize> + use<> {
+        let process = self.process;
+        (0..self.vgpus.len()).filter(move |vgpu| process.is_none_or(|own| own == *vgpu))
+    }
+
+    /// The kinds of handles by which memory goes to other processes.
+    pub(super) fn handle_types(&self) -> sys::CUmemAllocationHandleType {
+        if self.process.is_some() {
+            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        } else {
+            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+        }
     }
 
     pub(super) fn enter(&mut self, vgpu: usize) -> Result<()> {
@@ -142,8 +162,23 @@ impl Executor {
 }
 
 impl Vgpu {
+    /// One of another process.
+    fn elsewhere() -> Self {
+        let (context, kernels, pool) = (null_mut(), null_mut(), null_mut());
+        let (functions, lanes) = (BTreeMap::new(), Vec::new());
+        Self { device: 0, context, kernels, functions, words: 0, used: 0, pool, lanes }
+    }
+
+    /// Where its memory is.
+    pub(super) fn location(&self) -> sys::CUmemLocation {
+        sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.device }
+    }
+
     pub(super) fn open(vgpu: usize) -> Result<Self> {
-        let device = i32::try_from(vgpu)?;
+        let mut count = 0;
+        cu!(cuDeviceGetCount(&raw mut count))?;
+        // Processes may share a GPU.
+        let device = i32::try_from(vgpu)? % count;
         let (mut context, mut kernels, mut words) = (null_mut(), null_mut(), 0);
         cu!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
         cu!(cuCtxSetCurrent(context))?;

@@ -127,7 +127,7 @@ impl Generator {
     pub(super) fn read(&mut self) {
         let Some(block) = self.block(|block| block.kind != Kind::OfGraph) else { return };
         let held = &self.model.blocks[&block];
-        let (owner, is_host, is_managed) = (held.vgpu, held.is_host(), held.kind == Kind::Managed);
+        let (owner, is_host, is_managed) = (held.holder(), held.is_host(), held.kind == Kind::Managed);
         if held.is_array() {
             self.read_whole(block);
             return;
@@ -141,7 +141,8 @@ impl Generator {
     /// Reads all of a block, by a box where it is an array.
     pub(super) fn read_whole(&mut self, block: Id) {
         let held = &self.model.blocks[&block];
-        let (vgpu, width, rows, height) = (held.vgpu, held.width, held.rows, held.height());
+        let (vgpu, width, rows, height) = (held.holder(), held.width, held.rows, held.height());
+        let holders: Vec<usize> = held.opened.iter().copied().filter(|other| *other != vgpu).chain([vgpu]).collect();
         let at = Place { block, offset: 0 };
         if held.is_host() {
             self.push(Operation::HostRead { at, bytes: width * rows });
@@ -165,7 +166,9 @@ impl Generator {
                 self.push(Operation::Read { at: Place { block, offset: row * width }, bytes: width, vgpu });
             }
         } else {
-            self.push(Operation::Read { at, bytes: width * rows, vgpu });
+            for vgpu in holders {
+                self.push(Operation::Read { at, bytes: width * rows, vgpu });
+            }
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Block {
     pub(crate) is_registered: bool,
     /// Other vGPUs that have got access to it.
     pub(crate) opened: Vec<usize>,
+    /// Its owner has freed it, and others have it still.
+    pub(crate) is_left: bool,
     /// Another one whenever its address changes.
     pub(crate) version: u32,
 }
@@ -41,8 +43,39 @@ impl Block {
             accesses: Vec::new(),
             is_registered: false,
             opened: Vec::new(),
+            is_left: false,
             version: 0,
         }
+    }
+
+    /// Whether it is a vGPU's, or that has got access to it.
+    pub(crate) fn has(&self, vgpu: usize) -> bool {
+        self.vgpu == vgpu && !self.is_left || self.opened.contains(&vgpu)
+    }
+
+    /// Nobody has it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_left && self.opened.is_empty()
+    }
+
+    /// A vGPU that has it.
+    pub(crate) fn holder(&self) -> usize {
+        if self.is_left { self.opened[0] } else { self.vgpu }
+    }
+
+    /// Everything of a vGPU ends.
+    pub(crate) fn end_of(&mut self, vgpu: usize, processes: bool) {
+        self.close(vgpu);
+        if self.vgpu != vgpu {
+            return;
+        }
+        if self.kind == Kind::Pageable {
+            self.version += u32::from(self.is_registered);
+            self.is_registered = false;
+            return;
+        }
+        self.is_left = true;
+        self.opened.retain(|_| processes);
     }
 
     /// This vGPU's access ends.

@@ -21,7 +21,10 @@ impl Model {
             Operation::Free { block, stream } => self.admit_free(block, stream),
             Operation::Remap { block } => {
                 possible(self.block(block)?.kind == Kind::Virtual)?;
-                self.admit_move(block, |block| block.opened.clear())
+                possible(!self.block(block)?.is_left)?;
+                // What another process has opened stays where it is there.
+                let is_kept = self.can.processes;
+                self.admit_move(block, |block| block.opened.retain(|_| is_kept))
             }
             Operation::Register { block } => {
                 possible(self.block(block)?.is_pageable())?;
@@ -42,13 +45,18 @@ impl Model {
             }
             Operation::Open { block, vgpu } => {
                 possible(self.can.opens(vgpu, self.block(block)?))?;
+                if self.can.processes {
+                    self.check_rest(block)?;
+                }
                 self.blocks.entry(block).and_modify(|block| block.opened.push(vgpu));
                 Ok(())
             }
             Operation::Close { block, vgpu } => {
-                possible(self.block(block)?.opened.contains(&vgpu) && self.block(block)?.kind == Kind::Virtual)?;
+                let held = self.block(block)?;
+                possible(held.opened.contains(&vgpu) && (self.can.processes || held.kind == Kind::Virtual))?;
                 self.check_rest(block)?;
                 self.blocks.entry(block).and_modify(|block| block.close(vgpu));
+                self.blocks.retain(|_, block| !block.is_over());
                 Ok(())
             }
             Operation::Reset { vgpu } => self.admit_reset(vgpu),
@@ -90,7 +98,12 @@ impl Model {
 
     fn admit_free(&mut self, block: u32, stream: Option<Stream>) -> Admission {
         let held = self.block(block)?;
-        possible(held.kind != Kind::OfGraph && !held.is_registered)?;
+        possible(held.kind != Kind::OfGraph && !held.is_registered && !held.is_left)?;
+        if self.can.processes && !held.opened.is_empty() {
+            // What the others have of other kinds may be used again.
+            possible(held.kind == Kind::Virtual && stream.is_none())?;
+            return self.admit_move(block, |block| block.is_left = true);
+        }
         match stream {
             Some(stream) => {
                 let is_of_pool = matches!(held.kind, Kind::Pool { .. });
@@ -118,27 +131,19 @@ impl Model {
         if !outstanding.is_empty() {
             return Err(Refusal::Unordered(outstanding));
         }
-        let of_it: Vec<u32> = self.blocks.iter().filter(|(_, block)| block.vgpu == vgpu).map(|(id, _)| *id).collect();
-        for block in &of_it {
+        let is_touched = |block: &Block| block.vgpu == vgpu || block.opened.contains(&vgpu);
+        let touched: Vec<u32> = self.blocks.iter().filter(|(_, block)| is_touched(block)).map(|(id, _)| *id).collect();
+        for block in &touched {
             self.check_rest(*block)?;
+            let held = self.block(*block)?;
+            let is_elsewhere = self.can.processes && held.vgpu == vgpu && !held.opened.is_empty();
+            possible(!is_elsewhere || held.kind == Kind::Virtual)?;
         }
-        let opened: Vec<u32> =
-            self.blocks.iter().filter(|(_, block)| block.opened.contains(&vgpu)).map(|(id, _)| *id).collect();
-        for block in &opened {
-            self.check_rest(*block)?;
-        }
-        self.blocks.values_mut().for_each(|block| block.close(vgpu));
         self.graphs.retain(|_, graph| graph.vgpu != vgpu);
         self.instances.retain(|_, graph| graph.vgpu != vgpu);
-        for id in of_it {
-            let block = self.blocks.get_mut(&id).expect("it was listed");
-            if block.kind == Kind::Pageable {
-                block.version += u32::from(block.is_registered);
-                block.is_registered = false;
-            } else {
-                self.blocks.remove(&id);
-            }
-        }
+        let processes = self.can.processes;
+        self.blocks.values_mut().for_each(|block| block.end_of(vgpu, processes));
+        self.blocks.retain(|_, block| !block.is_over());
         self.order.reset(vgpu);
         Ok(())
     }

@@ -17,6 +17,8 @@ pub(crate) struct Capabilities {
     pub(crate) peers: bool,
     /// Streams wait for events of other vGPUs.
     pub(crate) across: bool,
+    /// Each vGPU is of a process of its own.
+    pub(crate) processes: bool,
     /// They have managed memory.
     pub(crate) managed: bool,
 }

@@ -35,19 +35,25 @@ impl Touch {
 impl Capabilities {
     /// Kernels of a vGPU may name a block.
     pub(crate) fn reaches(&self, vgpu: usize, block: &Block) -> bool {
+        if self.processes && !block.has(vgpu) {
+            return false;
+        }
         match block.kind {
             Kind::Pageable => block.is_registered && self.mapped,
             Kind::Pinned { .. } => self.mapped,
-            Kind::Device | Kind::Pitched => block.vgpu == vgpu || self.peers,
-            _ => block.vgpu == vgpu || block.opened.contains(&vgpu),
+            Kind::Device | Kind::Pitched => block.has(vgpu) || self.peers,
+            _ => block.has(vgpu),
         }
     }
 
     /// Copies of a vGPU's streams may name a block.
     pub(crate) fn copies(&self, vgpu: usize, block: &Block) -> bool {
+        if self.processes && !block.has(vgpu) {
+            return false;
+        }
         match block.kind {
             Kind::OfGraph => block.vgpu == vgpu,
-            Kind::Virtual => block.vgpu == vgpu || block.opened.contains(&vgpu),
+            Kind::Virtual => block.has(vgpu),
             // Two vGPUs may have variables at one address: only copies that name contexts say which is meant.
             Kind::Variable => block.vgpu == vgpu,
             _ => true,
@@ -62,8 +68,13 @@ impl Capabilities {
 
     /// Another vGPU can be given access to a block.
     pub(crate) fn opens(&self, vgpu: usize, block: &Block) -> bool {
-        let is_fit = matches!(block.kind, Kind::Virtual | Kind::Pool { .. });
-        self.peers && is_fit && block.vgpu != vgpu && vgpu < self.vgpus && !block.opened.contains(&vgpu)
+        let is_fit = match block.kind {
+            Kind::Virtual | Kind::Pool { own: true, .. } => self.peers || self.processes,
+            Kind::Pool { .. } => self.peers,
+            Kind::Device => self.processes,
+            _ => false,
+        };
+        is_fit && !block.is_left && !block.has(vgpu) && vgpu < self.vgpus
     }
 }
 
@@ -96,7 +107,8 @@ impl Model {
             Work::Kernel(kernel) => self.touches_of_kernel(vgpu, kernel),
             Work::Function { at, words, .. } => {
                 let block = self.block(at.block)?;
-                possible(block.is_host() && block.holds(at.offset, words * 4) && at.offset % 4 == 0)?;
+                let is_named = block.is_host() && self.can.copies(vgpu, block);
+                possible(is_named && block.holds(at.offset, words * 4) && at.offset.is_multiple_of(4))?;
                 Ok(vec![Touch::new(*at, words * 4, true)])
             }
             Work::Write { at, bytes, .. } => {
@@ -123,7 +135,7 @@ impl Model {
         how: Call,
     ) -> Result<Vec<Touch>, Refusal> {
         let [held_to, held_from] = [self.block(to.block)?, self.block(from.block)?];
-        let names_contexts = how == Call::Named && held_to.is_peer_of(held_from);
+        let names_contexts = !self.can.processes && how == Call::Named && held_to.is_peer_of(held_from);
         for (place, block) in [(to, held_to), (from, held_from)] {
             let is_named = self.can.copies(vgpu, block) || names_contexts && block.kind == Kind::Variable;
             possible(!block.is_array() && block.holds(place.offset, bytes) && is_named)?;
