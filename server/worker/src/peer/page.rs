@@ -119,8 +119,12 @@ impl<M: Mapped> Page<M> {
         }
     }
 
+    /// Sets every word, whatever it is: a sharer may have left one that is higher as a number, and lower where waits compare.
     fn over(&self) {
-        (0..WORDS).for_each(|word| self.raise(word, PAGE_IS_OVER));
+        for word in 0..WORDS {
+            let now = self.add(word, 0);
+            self.add(word, PAGE_IS_OVER.wrapping_sub(now));
+        }
     }
 
     /// Unmaps it. The driver may wait for work in this. No work that names it is left.

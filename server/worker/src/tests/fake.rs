@@ -212,7 +212,7 @@ impl Mapped for FakeMapped {
     }
 
     fn add(&self, offset: usize, value: u64) -> u64 {
-        self.change(offset, |word| word + value)
+        self.change(offset, |word| word.wrapping_add(value))
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) {

@@ -444,6 +444,20 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
 }
 
 #[test]
+fn a_sharer_that_leaves_words_beyond_all_values_holds_nobody_up_after_its_end() {
+    let (owner, mut importer) = shared_page();
+    let wait = AwaitSignal { stream: StreamId(1), signals: SignalsId(5), word: 7, value: 3 };
+    importer.client.device.host(PLACES.start).lock().unwrap()[7 * 8..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    importer.client.send(&wait);
+    let waits = importer.client.send(&SynchronizeStream { stream: StreamId(1) });
+    importer.client.nothing_comes();
+    drop(owner);
+    importer.notify(&PeerNotice::Over(1), None);
+    replied(&mut importer.client, waits);
+    assert_eq!(importer.words(5, 0, 512), [PAGE_IS_OVER; 512]);
+}
+
+#[test]
 fn words_and_values_out_of_range_violate_the_protocol() {
     let page = SignalsId(1);
     let with = |breaks: &dyn Fn(Client) -> String| {
