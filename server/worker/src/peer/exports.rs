@@ -111,6 +111,10 @@ impl<M: floe_device::Mapped> Exports<M> {
         }
         let granted = match import.kind {
             Kind::Block => {
+                // It counts what it has by the block's number: two blocks of one number would be paid for as one.
+                if self.lent_to(importer, import.object).is_some() {
+                    return Err(Refused::NotSupported);
+                }
                 let block = self.blocks.get_mut(&import.object).ok_or(Refused::Unknown)?;
                 let handle = block.handle.clone().ok_or(Refused::Unknown)?;
                 self.budget.take(cost::HOLDER).map_err(|_| Refused::OutOfMemory)?;
@@ -137,9 +141,9 @@ impl<M: floe_device::Mapped> Exports<M> {
                 0
             }
             Kind::Block => {
-                let lent = self.lent.range_mut((object, 0)..=(object, u64::MAX));
-                let lent = lent.map(|(key, lent)| (*key, lent)).find(|(_, lent)| lent.holders.contains_key(&importer));
-                if let Some((key, lent)) = lent {
+                if let Some(key) = self.lent_to(importer, object)
+                    && let Some(lent) = self.lent.get_mut(&key)
+                {
                     self.budget.give(cost::HOLDER * u64::from(less(&mut lent.holders, importer, 1)));
                     return self.forget_lent(key);
                 }
@@ -163,6 +167,12 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.budget.give(cost::HOLDER * u64::from(count));
         let gone: Vec<_> = self.lent.iter().filter(|(_, lent)| lent.holders.is_empty()).map(|(key, _)| *key).collect();
         gone.into_iter().map(|key| self.forget_lent(key)).sum()
+    }
+
+    /// A block that the session has given up and this importer holds, by its number.
+    fn lent_to(&self, importer: u64, object: u64) -> Option<(u64, u64)> {
+        let mut lent = self.lent.range((object, 0)..=(object, u64::MAX));
+        lent.find(|(_, lent)| lent.holders.contains_key(&importer)).map(|(key, _)| *key)
     }
 
     fn forget_lent(&mut self, key: (u64, u64)) -> u64 {

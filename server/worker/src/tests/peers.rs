@@ -211,6 +211,21 @@ fn memory_of_an_owner_that_is_over_is_charged_to_who_holds_it_also_beyond_its_qu
 }
 
 #[test]
+fn a_new_block_with_the_number_of_one_that_an_importer_holds_is_not_given_to_it() {
+    let (mut owner, importer) = shared();
+    owner.client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
+    owner.client.send(&ReleaseBlock { block: BlockId(1) });
+    owner.client.ok(&CreateBlock { block: BlockId(1), bytes: 2 * BLOCK });
+    // The importer pays for a block once, however often it has it: it must not take one for the other.
+    let (outcome, descriptor) = owner.ask(2, &proved(2, 3, Kind::Block, 1));
+    assert_eq!((outcome, descriptor.is_some()), (Err(Refused::NotSupported), false));
+    assert_eq!(owner.ask(3, &proved(3, 3, Kind::Block, 1)).0, Ok(2 * BLOCK), "another has no other");
+    owner.notify(&PeerNotice::Returned(2, vec![(Kind::Block, 1)]), None);
+    assert_eq!(owner.ask(2, &proved(2, 3, Kind::Block, 1)).0, Ok(2 * BLOCK));
+    drop(importer);
+}
+
+#[test]
 fn an_importer_that_is_over_holds_nothing() {
     let (mut owner, _importer) = shared();
     owner.client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
