@@ -82,6 +82,11 @@ const fn told(name: &'static str, title: &'static str) -> Metric {
     Metric { name, title, measure: Measure::Ratio, limits: NONE }
 }
 
+/// A row of two GPUs, or of two vGPUs of one: at least 0.95 of native's rate by each way.
+const fn peer(name: &'static str, title: &'static str) -> Metric {
+    row(name, title, Measure::Ratio, 1.0 / 0.95, 1.0 / 0.95)
+}
+
 /// At least 0.98 of native's rate.
 const PINNED: f64 = 1.0 / 0.98;
 /// At least one and a half times native's rate.
@@ -113,6 +118,11 @@ pub(crate) const METRICS: &[Metric] = &[
     told("encoder.alone", "encoder pass + synchronize"),
     told("matmul.alone", "8192³ bf16 matmul + synchronize"),
     told("launch.of_2000", "2,000 launches + synchronize"),
+    peer("between.copy.256MB", "copy to another GPU, 256 MiB"),
+    peer("between.copy.1GB", "copy to another GPU, 1 GiB"),
+    peer("between.read", "kernel reads another GPU's memory, 1 GiB"),
+    told("between.copy.1MB", "copy to another GPU, 1 MiB"),
+    told("between.event", "20 waits for events to and fro between two GPUs"),
     told("event.record", "event record"),
     told("event.query", "event query"),
     told("synchronize.idle", "stream synchronize, idle"),

@@ -93,6 +93,15 @@ impl Server {
         }
     }
 
+    /// As many vGPUs by this way: of a GPU each, and of the first where there are too few.
+    fn devices(&self, way: Way, count: u32) -> String {
+        let first = self.device(way);
+        let server = first.trim_end_matches(":0");
+        let is_there = |gpu: &u32| *gpu == 0 || Path::new(&format!("/dev/nvidia{gpu}")).exists();
+        let gpu = |wanted: u32| Some(wanted).filter(is_there).unwrap_or_default();
+        (0..count).map(|wanted| format!("{server}:{}", gpu(wanted))).collect::<Vec<_>>().join(",")
+    }
+
     /// Its first GPU by TCP: `clear`, `tcp` or `tls`.
     pub(crate) fn by_tcp(&self, scheme: &str) -> String {
         format!("{scheme}://localhost:{}:0", self.port)
@@ -103,17 +112,18 @@ impl Server {
         command.env("FLOE_TOKEN_FILE", &self.token_file).env("FLOE_TLS_AUTHORITIES", &self.certificate);
     }
 
-    /// A program natively, on the CPU device if `cpu_device`, or through floe by this way.
+    /// A program natively, on the CPU device if `cpu_device`, or through floe by this way with so many vGPUs.
     pub(crate) fn started(
         &self,
         installation: &Installation,
         words: &[PathBuf],
         way: Way,
+        vgpus: u32,
         cpu_device: bool,
     ) -> Command {
         if way != Way::Native {
             let mut command = Command::new(installation.floe());
-            command.args(["run", "--on", &self.device(way), "--"]).args(words);
+            command.args(["run", "--on", &self.devices(way, vgpus), "--"]).args(words);
             self.give_token(&mut command);
             return command;
         }

@@ -21,7 +21,10 @@ pub(crate) fn pack() -> Result<PathBuf> {
     place_links(&folder)?;
     let programs = folder.join("share/bench");
     copy_sources(&repository().join("bench/programs"), &programs)?;
-    driver_calls(&toolchain::ensure()?, &programs)?;
+    let home = toolchain::ensure()?;
+    for program in ["driver_calls", "between_gpus"] {
+        build(&home, &programs, program)?;
+    }
     copy_sources(&repository().join("tests/frameworks"), &folder.join("share/frameworks"))?;
     Ok(folder)
 }
@@ -39,11 +42,11 @@ fn strip(from: &Path, to: &Path) -> Result<()> {
     run(Command::new("strip").arg("--strip-unneeded").arg("-o").arg(to).arg(from))
 }
 
-/// Builds the program that times single calls. Its runtime is static: where it runs there may be no other.
-fn driver_calls(home: &CudaHome, folder: &Path) -> Result<()> {
+/// Builds a program that times calls. Its runtime is static: where it runs there may be no other.
+fn build(home: &CudaHome, folder: &Path, program: &str) -> Result<()> {
     let mut nvcc = Command::new(home.nvcc());
     nvcc.args(["-O2", "-std=c++17", "-arch=sm_90", "-L"]).arg(home.libraries());
-    run(nvcc.arg(folder.join("driver_calls.cu")).arg("-o").arg(folder.join("driver_calls")))
+    run(nvcc.arg(folder.join(program).with_extension("cu")).arg("-o").arg(folder.join(program)))
 }
 
 /// Copies what is in a folder of sources, and nothing that was made from them.

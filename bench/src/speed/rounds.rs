@@ -106,7 +106,7 @@ impl Bench<'_> {
             Runner::Python => vec![self.python.into(), file],
         };
         let budget = if self.quick { workload.budget.1 } else { workload.budget.0 };
-        let mut command = self.server.started(self.installation, &words, way, self.cpu_device);
+        let mut command = self.server.started(self.installation, &words, way, workload.vgpus, self.cpu_device);
         command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("FLOE_STATS", format!("json:{}", counts.display()));
         if self.rotate {

@@ -33,6 +33,8 @@ pub(crate) struct Workload {
     pub(crate) course: Course,
     /// Its sections in the order they run; each can be asked for alone.
     pub(crate) sections: &'static [&'static str],
+    /// The vGPUs that it has through floe.
+    pub(crate) vgpus: u32,
     /// Milliseconds one measurement may take: in full, in a quick run.
     pub(crate) budget: (u32, u32),
 }
@@ -44,6 +46,15 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Executable,
         course: Course::InSuccession,
         sections: &["context", "launches", "events", "allocations", "copies"],
+        vgpus: 1,
+        budget: (200, 80),
+    },
+    Workload {
+        file: "between_gpus",
+        runner: Runner::Executable,
+        course: Course::InSuccession,
+        sections: &["peers"],
+        vgpus: 2,
         budget: (200, 80),
     },
     Workload {
@@ -51,6 +62,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::InSuccession,
         sections: &["start"],
+        vgpus: 1,
         budget: (1, 1),
     },
     Workload {
@@ -58,6 +70,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::ByTurns,
         sections: &["encoder", "eager", "matmul", "sum", "graph"],
+        vgpus: 1,
         budget: (800, 300),
     },
     Workload {
@@ -65,6 +78,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::ByTurns,
         sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
+        vgpus: 1,
         budget: (1500, 500),
     },
     // Memory is measured for the whole GPU, so no other process may use it.
@@ -73,6 +87,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::Once,
         sections: &["memory"],
+        vgpus: 1,
         budget: (1, 1),
     },
 ];
