@@ -3,7 +3,7 @@
 //! call of the program fails.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::mem::size_of_val;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -89,6 +89,29 @@ fn kernel() -> Option<&'static Kernel> {
 /// Ranges that are noted, by first address: two users of one page would each take what the other has to see.
 static NOTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 
+/// Whether nobody but this process writes these pages, and by no other address: the kernel notes writes by the page table of
+/// one mapping, not those of other processes, other mappings or system calls on a shared file.
+fn is_own(pages: &Range<u64>) -> bool {
+    let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return false };
+    let mut at = pages.start;
+    for (addresses, is_own) in maps.lines().filter_map(mapping) {
+        if addresses.contains(&at) && is_own {
+            at = addresses.end;
+        }
+    }
+    at >= pages.end
+}
+
+/// A line of the maps: its addresses, and whether they are private memory without a file.
+fn mapping(line: &str) -> Option<(Range<u64>, bool)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let access = words.next()?;
+    let inode = words.nth(2)?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    Some((hex(start)?..hex(end)?, access.as_bytes().get(3) == Some(&b'p') && inode == "0"))
+}
+
 /// Pages whose writes the kernel notes until this is dropped.
 #[derive(Debug)]
 pub struct Written {
@@ -96,14 +119,17 @@ pub struct Written {
 }
 
 impl Written {
-    /// Has the kernel note writes to the whole pages around a range. `None` where it cannot: then nothing has changed.
-    /// All pages count as written at first.
+    /// Has the kernel note writes to the whole pages around a range. `None` where it cannot, and for memory that others may
+    /// write: then nothing has changed. All pages count as written at first.
     #[must_use]
     pub fn note(range: &Range<u64>) -> Option<Self> {
         let pages = range.start - range.start % PAGE..range.end.checked_next_multiple_of(PAGE)?;
         let kernel = kernel()?;
         let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages.is_empty() || noted.range(..pages.end).next_back().is_some_and(|(_, end)| *end > pages.start) {
+        if pages.is_empty()
+            || !is_own(&pages)
+            || noted.range(..pages.end).next_back().is_some_and(|(_, end)| *end > pages.start)
+        {
             return None;
         }
         let mut register = [pages.start, pages.end - pages.start, WRITES, 0];
@@ -171,6 +197,7 @@ impl Drop for Written {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::os::fd::AsFd as _;
 
     use floe_surface::HostBlock;
 
@@ -206,6 +233,21 @@ mod tests {
         assert_eq!(written.take().map(|pages| pages.len()), Some(100));
         drop(written);
         assert!(Written::note(&range(&block)).is_some(), "free again");
+    }
+
+    #[test]
+    fn memory_that_others_may_write_is_not_noted() {
+        let file = rustix::fs::memfd_create("floe-written", rustix::fs::MemfdFlags::CLOEXEC).expect("made");
+        rustix::fs::ftruncate(&file, BYTES as u64).expect("sized");
+        let mapped = |at| HostBlock::shared(floe_abi::HostPointer(at), BYTES, file.as_fd(), 0).expect("mapped");
+        let (block, same) = (mapped(0x6d00_0000_0000), mapped(0x6d10_0000_0000));
+        let noted = Written::note(&range(&block));
+        if let Some(written) = &noted {
+            let _ = written.take();
+            same.range().sub(0, 1).expect("inside").write(&[1]).expect("fits");
+            assert_eq!(written.take().map(|pages| pages.len()), Some(1), "the same page, by another address");
+        }
+        assert!(noted.is_none());
     }
 
     #[test]
