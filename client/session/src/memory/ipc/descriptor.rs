@@ -5,7 +5,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use floe_abi::{CudaError, CudaResult};
-use rustix::fs::{FileType, MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::{pread, pwrite};
 
 use super::passport::BYTES;
@@ -29,13 +29,15 @@ pub(crate) fn make(bytes: &[u8; BYTES]) -> CudaResult<OwnedFd> {
 /// The bytes of a descriptor that a program calls shared memory.
 ///
 /// # Errors
-/// UNKNOWN, as CUDA has it, where it is not open, no file, or of another length.
+/// UNKNOWN, as CUDA has it, where it is not open, no memory file that stays as it is, or of another length.
 pub(crate) fn read(descriptor: BorrowedFd<'_>) -> CudaResult<[u8; BYTES]> {
     let found = || -> rustix::io::Result<Option<[u8; BYTES]>> {
-        let about = fstat(descriptor)?;
-        // Of anything but a file a read might wait, or take bytes from somebody.
-        let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
-        if !is_file || u64::try_from(about.st_size) != Ok(BYTES as u64) {
+        // Of anything but memory a look or a read may wait as long as somebody likes, such as the server of a FUSE file, or
+        // take bytes from somebody. Only memory has seals, and this question waits for nobody.
+        if !fcntl_get_seals(descriptor)?.contains(SealFlags::WRITE | SealFlags::SHRINK) {
+            return Ok(None);
+        }
+        if u64::try_from(fstat(descriptor)?.st_size) != Ok(BYTES as u64) {
             return Ok(None);
         }
         let mut bytes = [0; BYTES];
@@ -74,7 +76,13 @@ mod tests {
         short.set_len(63).unwrap();
         let long = tempfile::tempfile().unwrap();
         long.set_len(65).unwrap();
-        for descriptor in [pipe.as_fd(), socket.as_fd(), folder.as_fd(), short.as_fd(), long.as_fd()] {
+        // As long, but whoever serves its file system may have its readers wait.
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(BYTES as u64).unwrap();
+        let open = memfd_create("floe-memory", MemfdFlags::ALLOW_SEALING).unwrap();
+        pwrite(&open, &[0; BYTES], 0).unwrap();
+        let others = [short.as_fd(), long.as_fd(), file.as_fd(), open.as_fd()];
+        for descriptor in [pipe.as_fd(), socket.as_fd(), folder.as_fd()].into_iter().chain(others) {
             assert_eq!(read(descriptor), Err(CudaError::UNKNOWN));
         }
     }
