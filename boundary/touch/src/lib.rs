@@ -22,4 +22,4 @@ pub use registry::{FaultHandler, HostFunctionContext, PageFault};
 pub use signal::install;
 pub use span::{Access, PAGE, Span};
 pub use watch::Watch;
-pub use written::Written;
+pub use written::{Written, devices_may_write};

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::mem::size_of_val;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::span::PAGE;
@@ -110,6 +111,23 @@ fn mapping(line: &str) -> Option<(Range<u64>, bool)> {
     let inode = words.nth(2)?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some((hex(start)?..hex(end)?, access.as_bytes().get(3) == Some(&b'p') && inode == "0"))
+}
+
+/// Whether a device or the kernel may write to pages that this process had pinned long ago, as RDMA, io_uring and drivers in
+/// user space have: such writes are not noted. Also where the kernel does not say.
+#[must_use]
+pub fn devices_may_write() -> bool {
+    static STATUS: OnceLock<Option<(File, u32)>> = OnceLock::new();
+    let open = || Some((File::open("/proc/self/status").ok()?, std::process::id()));
+    // A forked process would ask about its parent.
+    let own = STATUS.get_or_init(open).as_ref().filter(|(_, process)| *process == std::process::id());
+    let (Some((status, _)), mut words) = (own, [0; 4096]) else { return true };
+    let read = status.read_at(&mut words, 0).unwrap_or_default();
+    let words = String::from_utf8_lossy(words.get(..read).unwrap_or_default());
+    // RDMA and io_uring count as pinned, drivers by VFIO as locked.
+    let is_none = |line: &&str| line.split_ascii_whitespace().nth(1) == Some("0");
+    let counts = words.lines().filter(|line| line.starts_with("VmPin:") || line.starts_with("VmLck:"));
+    counts.filter(is_none).count() != 2
 }
 
 /// Pages whose writes the kernel notes until this is dropped.
@@ -248,6 +266,17 @@ mod tests {
             assert_eq!(written.take().map(|pages| pages.len()), Some(1), "the same page, by another address");
         }
         assert!(noted.is_none());
+    }
+
+    #[test]
+    fn locked_memory_is_a_devices_perhaps() {
+        let block = HostBlock::new(4096).expect("memory");
+        assert!(!devices_may_write());
+        // SAFETY: the page is the block's, and stays as it is.
+        let locked = unsafe { libc::mlock(block.pointer().0 as *const libc::c_void, 4096) };
+        if locked == 0 {
+            assert!(devices_may_write());
+        }
     }
 
     #[test]

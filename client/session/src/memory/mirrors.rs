@@ -2,17 +2,23 @@
 //! program's changes go out before work and waits; the device's changes are written here before a wait's reply is seen.
 //! It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
-use floe_touch::Written;
+use floe_touch::{Written, devices_may_write};
 use floe_wire::{MirrorRun, changed_runs};
 
 use floe_lock::lock;
+
+mod recent;
+
+use recent::Recent;
 
 /// Bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
@@ -28,14 +34,16 @@ struct Mirror {
     /// The server's bytes, as far as is known here.
     known: Vec<u8>,
     /// Says which pages to compare, where the kernel notes writes.
-    written: Option<Written>,
+    written: Option<(Written, Recent)>,
 }
 
 impl Mirror {
     /// The offsets of bytes that may have changed since the last look. What is written from now on is in the next answer.
-    fn suspects(&self) -> Vec<Range<usize>> {
+    fn suspects(&mut self, devices_write: impl FnOnce() -> bool) -> Vec<Range<usize>> {
         let (start, bytes) = (self.range.pointer().0, self.known.len());
-        let Some(pages) = self.written.as_ref().and_then(Written::take) else {
+        let noted =
+            self.written.as_mut().and_then(|(written, recent)| Some(recent.add(Instant::now(), &written.take()?)));
+        let Some(pages) = noted.filter(|_| !devices_write()) else {
             return std::iter::once(0..bytes).collect();
         };
         let offset = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(bytes).min(bytes);
@@ -125,6 +133,7 @@ impl Mirrors {
     pub(super) fn add(&self, range: HostRange, place: u64) {
         let (start, bytes) = (range.pointer().0, range.len());
         let written = if bytes < NOTED_FROM { None } else { Written::note(&(start..start + bytes as u64)) };
+        let written = written.map(|written| (written, Recent::new(Instant::now())));
         lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written });
         self.any.store(true, Ordering::Release);
     }
@@ -145,8 +154,9 @@ impl Mirrors {
     fn changes(&self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut now = vec![0; PIECE];
+        let devices_write = LazyCell::new(devices_may_write);
         for mirror in lock(&self.ranges).values_mut() {
-            for suspect in mirror.suspects() {
+            for suspect in mirror.suspects(|| *devices_write) {
                 mirror.compare(suspect, &mut now, &mut changes);
             }
         }
