@@ -13,6 +13,10 @@ use rustix::event::{EventfdFlags, eventfd};
 /// The most notices that wait: more than all that others may say of one session at a time.
 const MOST: usize = 4096;
 
+/// The most descriptors among them. A worker waits for each before it asks for the next, and they are the daemon's own
+/// while they wait.
+const MOST_DESCRIPTORS: usize = 64;
+
 /// A notice and the descriptor that goes with it.
 type Item = (PeerNotice, Option<OwnedFd>);
 
@@ -33,7 +37,8 @@ impl Outbox {
     /// Adds a notice and gives what there is room for. False: too many wait.
     pub(crate) fn add(&self, item: Item, give: impl FnMut(&Item) -> io::Result<()>) -> bool {
         let mut waiting = floe_lock::lock(&self.waiting);
-        if waiting.len() >= MOST {
+        let descriptors = || waiting.iter().filter(|(_, descriptor)| descriptor.is_some()).count();
+        if waiting.len() >= MOST || (item.1.is_some() && descriptors() >= MOST_DESCRIPTORS) {
             return false;
         }
         waiting.push_back(item);
@@ -80,6 +85,15 @@ mod tests {
 
     fn item(session: u64) -> Item {
         (PeerNotice::Over(session), None)
+    }
+
+    #[test]
+    fn few_descriptors_wait_for_a_worker_that_reads_nothing() {
+        let outbox = Outbox::new().expect("made");
+        let full = |_: &Item| Err(io::ErrorKind::WouldBlock.into());
+        let with = || (PeerNotice::Over(1), Some(outbox.wake.try_clone().expect("a descriptor")));
+        assert!((0..MOST_DESCRIPTORS).all(|_| outbox.add(with(), full)));
+        assert!(!outbox.add(with(), full) && outbox.add(item(2), full));
     }
 
     #[test]
