@@ -115,14 +115,17 @@ impl Ear for Member {
         self.channel.watched()
     }
 
+    /// Answers are not counted: each is to a question of the daemon's, or its sender ends. Others cause them, not the worker.
     fn attend(&self) -> Result<u32, &'static str> {
         self.channel.flush();
-        for count in 0..MESSAGES {
+        let mut count = 0;
+        for _ in 0..MESSAGES {
             match self.channel.hear() {
-                Heard::Nothing => return Ok(count),
+                Heard::Nothing => break,
+                Heard::Taken => count += 1,
                 Heard::Gone => {
                     self.channel.is_gone();
-                    return Ok(count);
+                    break;
                 }
                 Heard::Answer(answer, descriptors) => self.answer(answer, descriptors),
                 Heard::Nonsense(descriptors) => {
@@ -131,7 +134,7 @@ impl Ear for Member {
                 }
             }
         }
-        Ok(MESSAGES)
+        Ok(count)
     }
 }
 
@@ -139,5 +142,34 @@ impl Drop for Member {
     fn drop(&mut self) {
         let deeds = floe_lock::lock(&self.peers.broker).end(self.session);
         self.peers.carry_out(deeds, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_worker::peer_notices::{Kind, PROOF_BYTES, Refused};
+    use rustix::net::{SendFlags, send};
+
+    use super::super::worker_channel::ChannelEntrance;
+    use super::*;
+    use crate::usage::sessions::Sessions;
+
+    #[test]
+    fn a_worker_is_not_charged_with_messages_that_others_ask_it_for() {
+        let peers = Peers::new(Table::new(Sessions::default()));
+        let entrance = || ChannelEntrance::new(0, false).expect("made");
+        let (mut owners, others) = (entrance(), entrance());
+        let worker = owners.worker_end().expect("there");
+        let (owner, other) = (peers.begin(1, 0, owners.channel()), peers.begin(2, 0, others.channel()));
+        let says = |words: &[u8]| send(&worker, words, SendFlags::DONTWAIT).expect("room");
+        for request in 1..=50 {
+            let proof = [0; PROOF_BYTES];
+            other.import(Import { request, session: 1, ticket: 5, proof, kind: Kind::Block, object: 9 });
+            let answer = Answer { importer: 2, request, outcome: Err(Refused::Unknown) };
+            says(&serde_json::to_vec(&answer).expect("words"));
+            assert_eq!(owner.attend(), Ok(0));
+        }
+        says(b"t");
+        assert_eq!(owner.attend(), Ok(1), "of its own accord");
     }
 }

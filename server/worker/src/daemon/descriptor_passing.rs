@@ -118,11 +118,13 @@ pub struct Taker {
 /// A notice about what sessions share, and the descriptor that came along.
 pub type Noticed = (PeerNotice, Option<OwnedFd>);
 
-/// A message of a worker's to the daemon, apart from words about taken connections.
+/// A message of a worker's to the daemon.
 #[derive(Debug)]
 pub enum Heard {
     /// There is none now.
     Nothing,
+    /// The worker has taken a connection, as it says.
+    Taken,
     /// The worker has ended.
     Gone,
     /// An exporter's answer, with the descriptors that came along.
@@ -206,7 +208,7 @@ impl Giver {
             }
             if words == TAKEN && message.descriptors.is_empty() {
                 *under_way = under_way.saturating_sub(1);
-                continue;
+                return Heard::Taken;
             }
             return match serde_json::from_slice(words) {
                 Ok(answer) => Heard::Answer(answer, message.descriptors),
@@ -413,6 +415,17 @@ mod tests {
             }
         };
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "after {given}");
+    }
+
+    #[test]
+    fn words_about_taken_connections_are_read_one_at_a_time() {
+        let (giver, taker) = pair(MOST).unwrap();
+        // A reader that went on to the next would never end while a worker sends more.
+        for _ in 0..5 {
+            send(&taker.socket, TAKEN, SendFlags::DONTWAIT).unwrap();
+        }
+        assert!((0..5).all(|_| matches!(giver.hear(), Heard::Taken)));
+        assert!(matches!(giver.hear(), Heard::Nothing));
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Session {
                     assert_eq!((answer.importer, answer.request), (importer, import.request));
                     return (answer.outcome, descriptors.pop());
                 }
+                Heard::Taken => {}
                 Heard::Nothing if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
                 other => panic!("no answer: {other:?}"),
             }
