@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::{Link, Transport};
-use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
+use floe_worker::contract::{Demand, MOST_REPORTS, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::peer_notices::{Answers, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
@@ -33,11 +33,10 @@ const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-w
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Workers are ended before others when the machine runs out of memory: 1000 is the most.
 const OOM_SCORE_ADJUSTMENT: i32 = 500;
-/// The shortest time between two requests for memory. Each comes with a report of what is held, and the daemon takes
-/// 1000 lines a second.
+/// The shortest time between two requests for memory. Each comes with a report of what is held.
 const ASK_EVERY: Duration = Duration::from_millis(3);
-/// Reports about imports in a second.
-const PEER_REPORTS: u32 = 500;
+/// Reports about imports in a second. Where a program opens its blocks to another vGPU, each is one: thousands at once.
+const PEER_REPORTS: u32 = MOST_REPORTS / 2;
 /// The longest wait for a grant of memory; the daemon answers at once.
 const GRANT_WAIT: Duration = Duration::from_secs(10);
 /// The exit status when the session ended otherwise than by its client's leaving.

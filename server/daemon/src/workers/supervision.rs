@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_worker::contract::{Report, STUCK};
+use floe_worker::contract::{MOST_REPORTS, Report, STUCK};
 use floe_worker::one_entry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -24,8 +24,6 @@ const REPORT_BYTES: usize = 64 << 10;
 const WORDS_BYTES: usize = 16 << 10;
 /// The pause in reading a worker's log lines after one was omitted. The full pipe then slows the worker down.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The most reports and messages in one second: an import has one of each, and takes 100 µs and more.
-const MOST_REPORTS: u32 = 20_000;
 /// Reads after a worker has ended: for more bytes than its pipes hold.
 const LAST_READS: u32 = 64;
 

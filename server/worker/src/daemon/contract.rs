@@ -75,6 +75,10 @@ mod by_name {
     }
 }
 
+/// The most reports of a worker in one second, and messages of its own accord: an import has one report, and takes 100 µs
+/// and more. The daemon ends a worker that sends more.
+pub const MOST_REPORTS: u32 = 20_000;
+
 /// A line of a worker that serves a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
