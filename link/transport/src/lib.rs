@@ -30,7 +30,7 @@ pub use link::{Answering, Link, Parts, Sealer};
 pub use listener::Listener;
 pub use peer::Peer;
 pub use pipes::borrowed::{BorrowedBuffer, SendMode};
-pub use pipes::opening::{Opening, Speech, first_bytes_needed, is_stranger, look};
+pub use pipes::opening::{Opening, Speech, begins_with, first_bytes_needed, is_stranger, look};
 pub use pipes::pipe::{Pipe, Reach, Slot, Upgrade};
 pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;

@@ -295,15 +295,45 @@ impl Link {
         Ok(())
     }
 
-    /// Agrees with a server that knows the same secret on keys, which seal everything from here on. Nothing has been
-    /// sent on the link.
+    /// Agrees with a peer that knows the same secret on keys, which seal everything from here on. The peer answers with
+    /// [`Link::answer_seal`], or is a server and nothing has been sent on the link.
     ///
     /// # Errors
     /// [`LinkError::Unproved`] where the server does not know the secret, [`LinkError::Unsealed`] where it answers in
     /// the clear, else as a frame's.
-    pub(crate) fn seal(&mut self, secret: &Secret, deadline: Instant) -> Result<(), LinkError> {
+    pub fn seal(&mut self, secret: &Secret, deadline: Instant) -> Result<(), LinkError> {
         let agreed = sealed::open(Arc::clone(&self.pipe), secret, deadline)?;
         self.go_on_sealed(agreed);
+        Ok(())
+    }
+
+    /// Answers a peer that seals the link by [`Link::seal`], between two frames. A replayed first message passes, too:
+    /// only frames behind it are surely new.
+    ///
+    /// # Errors
+    /// [`LinkError::Unproved`] where the peer does not know the secret or seals in an unknown way, else as a frame's.
+    pub fn answer_seal(&mut self, secret: &Secret, deadline: Instant) -> Result<(), LinkError> {
+        match sealed::accept(Arc::clone(&self.pipe), secret, deadline)? {
+            sealed::Opening::Agreed(agreed) => {
+                self.go_on_sealed(*agreed);
+                Ok(())
+            }
+            sealed::Opening::Stranger | sealed::Opening::Unknown => Err(LinkError::Unproved),
+        }
+    }
+
+    /// Ends sealing between two frames, where both peers do: everything from here on is in the clear. A link that is not
+    /// sealed stays as it is.
+    ///
+    /// # Errors
+    /// [`LinkError::Speech`] where the peer has sent more of a sealed record.
+    pub fn unseal(&mut self) -> Result<(), LinkError> {
+        let (Keys::Token(sealed), Some(socket)) = (&self.keys, &self.socket) else { return Ok(()) };
+        sealed.keys().ok_or(LinkError::Speech("it sent sealed bytes behind the last sealed frame"))?;
+        let pipe: Arc<dyn Pipe> = Arc::new(Socket::new(Arc::clone(socket)));
+        self.protection = clear_protection(&*pipe);
+        self.go_on_with(pipe);
+        (self.keys, self.has_gone_over) = (Keys::None, false);
         Ok(())
     }
 

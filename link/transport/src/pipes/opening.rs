@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use floe_wire::HEADER_BYTES;
+use floe_wire::{FrameHeader, HEADER_BYTES};
 use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{RecvFlags, recv};
@@ -90,6 +90,17 @@ pub fn is_stranger(socket: impl AsFd, secret: &Secret) -> bool {
     // A connection that cannot be read is closed without a refusal.
     let _ = recv(&socket, &mut first[..], RecvFlags::DONTWAIT);
     true
+}
+
+/// Whether a connection's first frame, whose header has arrived, is in the clear and of this kind. It stays unread.
+#[must_use]
+pub fn begins_with(socket: impl AsFd, kind: u16) -> bool {
+    let mut head = [0; HEADER_BYTES];
+    let count = recv(&socket, &mut head[..], RecvFlags::PEEK | RecvFlags::DONTWAIT).map_or(0, |(_, count)| count);
+    let longest = u32::try_from(LONGEST_PAYLOAD).unwrap_or(u32::MAX);
+    count == HEADER_BYTES
+        && Speech::of(&head) == Speech::Clear
+        && FrameHeader::decode(&head, longest).is_ok_and(|header| header.kind == kind)
 }
 
 /// How many bytes a connection's first message needs, as far as its bytes so far tell. The message is whole when no
@@ -192,8 +203,6 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
-    use floe_wire::FrameHeader;
-
     use super::*;
 
     fn frame(length: u32) -> [u8; HEADER_BYTES] {
@@ -207,6 +216,17 @@ mod tests {
         assert_eq!(first_bytes_needed(&frame(40)), HEADER_BYTES + 40);
         assert_eq!(first_bytes_needed(&frame(60_000)), HEADER_BYTES);
         assert_eq!(first_bytes_needed(&[0xff; HEADER_BYTES]), HEADER_BYTES);
+    }
+
+    #[test]
+    fn the_kind_of_a_first_frame_is_seen_and_the_frame_stays() {
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        assert!(!begins_with(&server, 1), "nothing has come");
+        client.write_all(&frame(0)).expect("sent");
+        assert!(begins_with(&server, 1) && !begins_with(&server, 2) && begins_with(&server, 1));
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        client.write_all(b"floe\x01\x01 and a handshake").expect("sent");
+        assert!((0..10).all(|kind| !begins_with(&server, kind)), "a sealed beginning");
     }
 
     #[test]
