@@ -63,7 +63,7 @@ impl CudaError {
 
     /// Whether the context is beyond use after this error, so that every later call repeats it.
     pub const fn is_sticky(self) -> bool {
-        matches!(self.code(), 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 999)
+        matches!(self.code(), 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 911 | 999)
     }
 }
 

@@ -98,6 +98,8 @@ table! {
         "How long a session whose connection broke waits for its client to reconnect. 0: it ends with its connection.";
     idle_limit: Seconds, "FLOE_IDLE_LIMIT", All, "SECONDS", default "0",
         "End a session whose program sends nothing for so long, also while its work on the GPU runs. 0: never.";
+    peer: List<Text>, "FLOE_PEER", All, "ADDRESS,…", unset "none: such copies pass the client",
+        "Servers that sessions here may connect to, for copies between vGPUs of both: HOST, HOST:PORT, unix:///path. Name each at the other, too.";
     no_rings: Switch, "FLOE_NO_RINGS", All, "", default "no",
         "Have clients of this machine send everything over the Unix socket, nothing through rings in shared memory.";
     max_sessions: Count<0, ANY>, "FLOE_MAX_SESSIONS", All, "COUNT", default "64",

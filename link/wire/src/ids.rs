@@ -60,6 +60,8 @@ number_of! {
     TicketId;
     /// A page of words that sessions share.
     SignalsId;
+    /// A link to a session of another server.
+    PeerLinkId;
 }
 
 // Not an id but an address, which the C boundary has as well.

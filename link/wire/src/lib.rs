@@ -25,8 +25,8 @@ pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYT
 pub use generated::*;
 pub use handler::{Handler, Recipient};
 pub use ids::{
-    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, SignalsId, StreamId, SurfaceId, TextureId,
-    TicketId,
+    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId, SurfaceId,
+    TextureId, TicketId,
 };
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};

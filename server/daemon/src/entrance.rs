@@ -6,6 +6,7 @@
 pub(crate) mod closing;
 pub(crate) mod conversation;
 pub(crate) mod gate;
+mod host;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod token;

@@ -29,6 +29,7 @@ use crate::server::Server;
 use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
+use crate::workers::dialer::Dialer;
 use crate::workers::passing::Peers;
 use crate::workers::probe;
 use crate::{log, protection};
@@ -90,6 +91,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         fixed_addresses: settings.values.fixed_addresses,
         session_limits: session_limits(settings),
         peers: Peers::new(sessions.clone()),
+        dialer: Dialer::new(settings.peers.clone()),
         sessions,
         gate,
         journal: Journal::default(),

@@ -73,6 +73,8 @@ pub struct Settings {
     pub host_memory: u64,
     /// The transports that a session may use.
     pub transports: Vec<Transport>,
+    /// Servers that sessions may connect to.
+    pub peers: Vec<Address>,
     /// The most sessions at once, and the most of one peer.
     pub(crate) sessions: Share,
     /// The most sessions of one peer that wait for their client.
@@ -110,6 +112,7 @@ impl Settings {
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             host_memory: host_memory(values.host_memory),
             transports: transports(!values.no_rings),
+            peers: peers(&values)?,
             max_waiting_per_peer: values.max_waiting_per_peer.map_or(sessions.each, |most| most as usize),
             sessions,
             module_cache: module_cache(&values, source),
@@ -158,6 +161,11 @@ fn sessions(values: &ServerSettings) -> Share {
 fn half_of_memory() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
+}
+
+/// The servers that sessions may connect to.
+fn peers(values: &ServerSettings) -> Result<Vec<Address>, DaemonError> {
+    values.peer.iter().flatten().map(|address| Ok(address.trim().parse()?)).collect()
 }
 
 /// The transports that a session may use.

@@ -9,19 +9,16 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use floe_device::{Probe, Snapshot};
-use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, Transport, is_stranger};
-use floe_wire::{
-    Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
-    ReadTelemetryReply, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
-};
+use floe_transport::{Answering, Link, Peer, ServerTls, Transport, begins_with, is_stranger};
+use floe_wire::{Ended, Message as _, PeerHello};
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
-use floe_worker::contract::{Demand, Report};
+use floe_worker::contract::{Demand, Dial, Report};
 use floe_worker::descriptor_passing::Role;
 use rustix::process::Signal;
 
 use crate::entrance::conversation;
-use crate::entrance::conversation::{Caller, ConversationError, Host, Outcome, Refusal, Time as _};
+use crate::entrance::conversation::{ConversationError, Outcome, Time as _};
 use crate::entrance::gate::{Connection, Gate, Pass};
 use crate::entrance::limits::{SessionLimits, Source};
 use crate::entrance::token::Token;
@@ -31,17 +28,13 @@ use crate::modules::module_cache::ModuleCache;
 use crate::modules::module_keeper::ModuleKeeper;
 use crate::status;
 use crate::usage::accounting::Share;
-use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table, process_of};
-use crate::usage::telemetry::{Target, Telemetry, to_wire};
-use crate::workers::driver_settings;
+use crate::usage::sessions::{Admission, Sessions, Table};
+use crate::usage::telemetry::Telemetry;
+use crate::workers::dialer::Dialer;
 use crate::workers::passing::Peers;
-use crate::workers::probe::told;
-use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
+use crate::workers::worker_channel::WorkerChannel;
 use crate::workers::worker_process;
 use crate::workers::worker_process::WorkerSettings;
-
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
-const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
 
 /// The state that all connections share.
 #[derive(Debug)]
@@ -88,6 +81,8 @@ pub(crate) struct Server {
     pub(crate) sessions: Table,
     /// What sessions share with each other.
     pub(crate) peers: Arc<Peers>,
+    /// Connections to other servers.
+    pub(crate) dialer: Arc<Dialer>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
     pub(crate) telemetry: Telemetry,
@@ -146,6 +141,10 @@ impl Server {
                 // the client's connection ends.
                 let _ = give(&channel, Role::Joined, link);
             }
+            Ok((link, Outcome::Peer(channel))) => {
+                // As above. The worker refuses who does not prove a ticket's key.
+                let _ = give(&channel, Role::Peer, link);
+            }
             Ok((link, Outcome::Left)) => close(link),
             Err(error) => self.journal.refused(&peer, &error),
         }
@@ -158,8 +157,10 @@ impl Server {
         peer: &Peer,
         pass: &mut Pass,
     ) -> Result<(Link, Outcome), ConversationError> {
+        // What another server's worker says here is not secret; the two workers seal what follows.
+        let is_worker = begins_with(&socket, PeerHello::KIND);
         let mut link = Link::accepted(socket, peer)?;
-        if matches!(peer, Peer::Tcp(_)) {
+        if matches!(peer, Peer::Tcp(_)) && !is_worker {
             let secret = self.token.as_ref().map(Token::secret);
             let by = Answering { tls: self.tls.as_ref(), tls_only: self.tls_only, secret: secret.as_ref() };
             link = link.answer(&by, pass.deadline(Instant::now()))?;
@@ -227,12 +228,12 @@ impl Server {
             Report::Broken(broken) => self.breaks(session, source, broken),
             Report::Ready => self.measure(session, &target),
             Report::Import(import) => member.import(import),
+            Report::Dial(dial) => self.dial(session, source, dial),
             Report::Returned(returned) => member.returned(&returned),
             Report::Ended(_) => {}
         };
-        let grace = Duration::from_millis(admission.grace_ms);
-        let log = |entry: &str| self.journal.of_session(source, entry);
-        if let Some(why) = worker.follow(session, grace, log, report, Some(&member)) {
+        let (log, grace) = (|entry: &str| self.journal.of_session(source, entry), admission.grace_ms);
+        if let Some(why) = worker.follow(session, Duration::from_millis(grace), log, report, Some(&member)) {
             say(format_args!(" ended: {why}"));
         }
     }
@@ -262,6 +263,15 @@ impl Server {
         let _ = channel.map(|channel| channel.grant(Granted { total, left }));
     }
 
+    /// Makes a connection to another server for a worker, if the operator has named it.
+    fn dial(&self, session: u64, source: Source, dial: Dial) {
+        let channel = self.sessions().entrance(session).map(|entrance| entrance.channel());
+        let Some(channel) = channel else { return };
+        if let Err(words) = self.dialer.dial(session, dial, &channel) {
+            self.journal.of_session(source, &format!("floed: session {session}: {words}\n"));
+        }
+    }
+
     /// Bytes of each process on a GPU, if telemetry knows them.
     pub(crate) fn processes(&self, index: u32) -> Option<BTreeMap<u32, u64>> {
         self.telemetry.processes(&self.gpu(index)?.uuid)
@@ -282,18 +292,18 @@ impl Server {
         channel.give_modules(&theirs)
     }
 
-    fn gpu(&self, index: u32) -> Option<&Snapshot> {
+    pub(crate) fn gpu(&self, index: u32) -> Option<&Snapshot> {
         self.offered.contains(&index).then(|| self.probe.gpus.get(usize::try_from(index).ok()?)).flatten()
     }
 
     /// The transport of a session: the client's offer, if the operator allows it and it reaches the client.
-    fn transport(&self, offered: Transport, peer: &Peer) -> Transport {
+    pub(crate) fn transport(&self, offered: Transport, peer: &Peer) -> Transport {
         let is_had = self.transports.contains(&offered) && offered.reaches(peer);
         if is_had { offered } else { Transport::Socket }
     }
 
     /// The quota of a session: the one asked for, within the operator's limit and the GPU's memory.
-    fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
+    pub(crate) fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
         [asked, self.memory_per_session]
             .into_iter()
             .filter(|bytes| *bytes != 0)
@@ -314,183 +324,5 @@ fn close(link: Link) {
     drop(link);
     if let Some(tunnel) = tunnel {
         tunnel.finish();
-    }
-}
-
-impl Host for Server {
-    fn token(&self) -> Option<&Token> {
-        self.token.as_ref()
-    }
-
-    fn trusts(&self, peer: &Peer) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        matches!(peer, Peer::Unix { uid, .. } if *uid == own || *uid == 0)
-    }
-
-    fn trusts_forwarded(&self) -> bool {
-        self.trust_forwarded
-    }
-
-    fn takes_clear_text(&self) -> bool {
-        self.clear_text
-    }
-
-    fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
-        let sessions = self.sessions();
-        let row = |&index: &u32| {
-            let gpu = self.gpu(index)?;
-            Some(Gpu {
-                index,
-                name: &gpu.name,
-                uuid: &gpu.uuid,
-                memory: gpu.memory,
-                free: sessions.free_on_gpu(index),
-                kind: &self.probe.kind,
-                driver: self.probe.driver,
-                compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
-                compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
-                sessions: sessions.on_gpu(index),
-            })
-        };
-        answer(ListGpusReply { gpus: self.offered.iter().filter_map(row).collect() });
-    }
-
-    fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
-        let mut sessions = Server::sessions(self);
-        answer(ListSessionsReply { sessions: sessions.rows(Instant::now(), caller.source) });
-    }
-
-    fn telemetry(
-        &self,
-        caller: &Caller<'_>,
-        request: &ReadTelemetry<'_>,
-        answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
-    ) {
-        let wanted = |index: &&u32| request.gpus.is_empty() || request.gpus.contains(index);
-        let samples: Vec<_> = self
-            .offered
-            .iter()
-            .filter(wanted)
-            .filter_map(|&index| {
-                let gpu = self.gpu(index)?;
-                let workers = Server::sessions(self).workers_on_gpu(index);
-                let sample = self.telemetry.read(&Target { index, uuid: &gpu.uuid, workers }, request.slow);
-                let topology = request.lasting.then(|| self.telemetry.topology(index, &self.probe.gpus, &self.offered));
-                Some((index, gpu, sample, topology.unwrap_or_default()))
-            })
-            .collect();
-        let sessions = Server::sessions(self);
-        let rows = samples.iter().map(|(index, gpu, sample, topology)| GpuTelemetry {
-            index: *index,
-            name: &gpu.name,
-            uuid: &gpu.uuid,
-            pci_bus: &gpu.pci_bus,
-            memory: gpu.memory,
-            free: sessions.free_on_gpu(*index),
-            compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
-            compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
-            serial: &sample.labels.serial,
-            part: &sample.labels.part,
-            firmware: &sample.labels.firmware,
-            readings: to_wire(&sample.readings),
-            sessions: sessions
-                .tenants(*index, request.host, caller.source)
-                .into_iter()
-                .map(|tenant| sample.session_to_wire(&tenant))
-                .collect(),
-            links: topology.links_to_wire(),
-            peers: topology.peers_to_wire(),
-        });
-        answer(ReadTelemetryReply {
-            driver: self.telemetry.driver(),
-            memory_limit: self.memory_per_session,
-            gpus: rows.collect(),
-            server: &self.identity,
-        });
-    }
-
-    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal> {
-        let Caller { peer, source } = *caller;
-        let no = |status, detail: String| Err(Refusal { status, detail });
-        let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
-        let Some((gpu_index, gpu)) = there else {
-            return no(
-                status::INVALID_DEVICE,
-                format!("no such GPU here: {}; offered: {:?}", request.gpu, self.offered),
-            );
-        };
-        if request.ordinal >= WINDOW_COUNT {
-            let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
-            return no(status::INVALID_DEVICE, words);
-        }
-        let settings = match driver_settings::of(&request.settings) {
-            Ok(settings) => settings,
-            Err(error) => return no(status::INVALID_VALUE, error.to_string()),
-        };
-        let quota = self.quota(request.memory, gpu);
-        // Several Unix sockets are no faster than one.
-        let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
-        let transport = self.transport(Transport::offered(request), peer);
-        let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let entrance = match ChannelEntrance::new(bulk_connections, grace_ms != 0) {
-            Ok(entrance) => entrance,
-            Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
-        };
-        let key = entrance.key();
-        let mut sessions = Server::sessions(self);
-        if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
-            return no(status::SYSTEM_NOT_READY, error.to_string());
-        }
-        let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
-        let session = sessions.add(session_request, request.gpu, quota, entrance, Instant::now());
-        Ok(Admission {
-            session,
-            _row: self.sessions.row(session),
-            gpu: gpu_index,
-            ordinal: request.ordinal,
-            granularity: gpu.granularity,
-            window: WINDOW_BASE + u64::from(request.ordinal) * WINDOW_BYTES,
-            window_bytes: WINDOW_BYTES,
-            quota,
-            asks_for_memory: sessions.accounting().is_shared_out(request.gpu),
-            settings,
-            key,
-            bulk_connections,
-            grace_ms,
-            client: process_of(request, peer),
-            transport,
-        })
-    }
-
-    fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
-        let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
-        let device = self.gpu(index).map(|gpu| {
-            let memory = if admission.quota == 0 { gpu.memory } else { admission.quota };
-            told(gpu, &self.probe, memory)
-        });
-        let mut reply = AttachReply {
-            session: admission.session,
-            window: DevicePtr(admission.window),
-            window_bytes: admission.window_bytes,
-            memory: admission.quota,
-            key: &admission.key,
-            bulk_connections: admission.bulk_connections,
-            grace_ms: admission.grace_ms,
-            device: device.unwrap_or_default(),
-            server: &self.identity,
-            ..AttachReply::default()
-        };
-        admission.transport.say_taken(&mut reply);
-        reply
-    }
-
-    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal> {
-        let mut sessions = Server::sessions(self);
-        let channel = sessions.entrance(request.session).and_then(|entrance| entrance.join(request.key));
-        channel.ok_or_else(|| Refusal {
-            status: status::NOT_PERMITTED,
-            detail: format!("this key admits no (further) connection to the session: {}", request.session),
-        })
     }
 }

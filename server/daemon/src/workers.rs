@@ -3,6 +3,7 @@
 //! Nothing here speaks to a client.
 
 mod broker;
+pub(crate) mod dialer;
 pub(crate) mod driver_settings;
 mod lines;
 mod outbox;

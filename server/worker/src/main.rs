@@ -19,7 +19,7 @@ use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, MOST_REPORTS, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
-use floe_worker::peer_notices::{Answers, Import, MOST_RETURNED, Returned};
+use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
     Cache, Ending, Granted, Grants, Joining, Log, Output, PEER_PATIENCE, PeerEnds, PeerReports, Plan, Process,
@@ -159,6 +159,8 @@ fn own_connection(taker: Taker) -> Result<Option<(Link, Joining, Option<Cache>)>
                 return Ok(Some((link, Joining { early, taker: Some(taker) }, cache)));
             }
             Some(Passed::Connection(Role::Joined, link)) => early.push(link),
+            // There is no ticket for one yet.
+            Some(Passed::Connection(Role::Peer, _)) => {}
             Some(Passed::Modules(end)) => cache = Some(Cache::new(end)),
             None => return Ok(None),
         }
@@ -391,6 +393,14 @@ impl Paced {
 }
 
 impl Reports {
+    /// Says something of which there may not be more than so many in a second.
+    fn say_paced(&self, report: &Report) {
+        while !floe_lock::lock(&self.returned).may_say(Instant::now()) {
+            std::thread::sleep(ASK_EVERY);
+        }
+        self.say(report);
+    }
+
     /// Says what was let go, where it may; else the next report or the next second does.
     fn say_returned(&self, now: Instant) {
         loop {
@@ -408,10 +418,11 @@ impl Reports {
 
 impl PeerReports for Reports {
     fn import(&self, import: Import) {
-        while !floe_lock::lock(&self.returned).may_say(Instant::now()) {
-            std::thread::sleep(ASK_EVERY);
-        }
-        self.say(&Report::Import(import));
+        self.say_paced(&Report::Import(import));
+    }
+
+    fn dial(&self, dial: Dial) {
+        self.say_paced(&Report::Dial(dial));
     }
 
     fn returned(&self, returned: Returned) {

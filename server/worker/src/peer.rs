@@ -8,6 +8,7 @@ pub(crate) mod exporter;
 pub(crate) mod exports;
 pub(crate) mod hub;
 pub(crate) mod imports;
+pub(crate) mod link;
 pub(crate) mod page;
 pub(crate) mod proof;
 pub(crate) mod tickets;

@@ -7,7 +7,7 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Writes bytes at `to`, in stream order.

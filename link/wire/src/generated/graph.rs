@@ -7,7 +7,7 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Makes a graph without nodes. A node that cannot be added fails the graph's instantiation, not a later call.

@@ -7,7 +7,7 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// The next bytes of content `content` of a library to be loaded, which the server said it lacks. All parts together have at most 1 GiB.

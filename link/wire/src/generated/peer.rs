@@ -7,10 +7,10 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Makes a ticket. Whoever proves that he has `key` (32 random bytes) may import: with `scope` 0 every block and signal page of this session, with 1 the block `object`, with 2 the signal page `object`. `uses` limits the imports (0: no limit), `seconds` the ticket's life (0: as long as its object, or the session). A ticket of an object ends with the object.
+/// Makes a ticket. Whoever proves that he has `key` (32 random bytes) may import: with `scope` 0 every block and signal page of this session, with 1 the block `object`, with 2 the signal page `object`. With `scope` 3 nothing is imported: another server's worker may make `uses` connections (1 to 8) of the peer link `object`, which begins here. `uses` limits the imports (0: no limit), `seconds` the ticket's life (0: as long as its object, or the session). A ticket of an object ends with the object.
 ///
 /// Kind 0x0f01, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -586,6 +586,388 @@ impl<'a> Field<'a> for AskPeerReply {
     }
 }
 
+/// Makes the peer link `link` of this session to a session of another server, for copies from worker to worker. `server` is that server's address, which the daemon's operator must have named (`--peer`). Session, ticket and key are the other session's, with scope 3. `lanes` is how many connections it has, as many as the ticket has uses. With `sealed`, all bytes are sealed by the key. NOT_PERMITTED where the operator has not named the server, INVALID_HANDLE where the other session refuses or does not answer.
+///
+/// Kind 0x0f0c, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConnectPeer<'a> {
+    pub link: PeerLinkId,
+    pub server: &'a str,
+    pub session: u64,
+    pub ticket: TicketId,
+    pub key: &'a [u8],
+    pub lanes: u32,
+    pub sealed: bool,
+}
+
+impl<'a> Field<'a> for ConnectPeer<'a> {
+    const LEAST: usize = <PeerLinkId as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <TicketId as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.link.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
+        out.extend_from_slice(self.server.as_bytes());
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..16].copy_from_slice(&self.ticket.0.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        out.extend_from_slice(self.key);
+        let room = crate::reader::room::<5>(out);
+        room[0..4].copy_from_slice(&self.lanes.to_le_bytes());
+        room[4..5].copy_from_slice(&[u8::from(self.sealed)]);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            link: reader.field("link")?,
+            server: reader.field("server")?,
+            session: reader.field("session")?,
+            ticket: reader.field("ticket")?,
+            key: reader.field("key")?,
+            lanes: reader.field("lanes")?,
+            sealed: reader.field("sealed")?,
+        })
+    }
+}
+
+impl Message for ConnectPeer<'_> {
+    const KIND: u16 = 0x0f0c;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ConnectPeer";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ConnectPeer<'_> {
+    type Reply<'a> = ();
+}
+
+/// Ends a peer link. Transfers that are not over fail, as they do when its connections end.
+///
+/// Kind 0x0f0d, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DropPeer {
+    pub link: PeerLinkId,
+}
+
+impl<'a> Field<'a> for DropPeer {
+    const LEAST: usize = <PeerLinkId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.link.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { link: reader.field("link")? })
+    }
+}
+
+impl Message for DropPeer {
+    const KIND: u16 = 0x0f0d;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "DropPeer";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Sends `bytes` from `from` on over a peer link, when the stream gets there and the other session expects them as `transfer`. Numbers of transfers grow, in each direction. The stream waits until they are in the other device's memory. If the link ends first, the session's context fails with EXTERNAL_DEVICE. With 0 bytes, streams of both sessions wait for each other.
+///
+/// Kind 0x0f0e, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SendTo {
+    pub link: PeerLinkId,
+    pub transfer: u64,
+    pub stream: StreamId,
+    pub from: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for SendTo {
+    const LEAST: usize = <PeerLinkId as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<40>(out);
+        room[0..8].copy_from_slice(&self.link.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.transfer.to_le_bytes());
+        room[16..24].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[24..32].copy_from_slice(&self.from.0.to_le_bytes());
+        room[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            link: reader.field("link")?,
+            transfer: reader.field("transfer")?,
+            stream: reader.field("stream")?,
+            from: reader.field("from")?,
+            bytes: reader.field("bytes")?,
+        })
+    }
+}
+
+impl Message for SendTo {
+    const KIND: u16 = 0x0f0e;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "SendTo";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Expects `bytes` as `transfer` of a peer link, for `to`. They come when the stream has got there, and the stream waits for them. If the link ends first, the context fails as with `SendTo`.
+///
+/// Kind 0x0f0f, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReceiveFrom {
+    pub link: PeerLinkId,
+    pub transfer: u64,
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for ReceiveFrom {
+    const LEAST: usize = <PeerLinkId as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<40>(out);
+        room[0..8].copy_from_slice(&self.link.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.transfer.to_le_bytes());
+        room[16..24].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[24..32].copy_from_slice(&self.to.0.to_le_bytes());
+        room[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            link: reader.field("link")?,
+            transfer: reader.field("transfer")?,
+            stream: reader.field("stream")?,
+            to: reader.field("to")?,
+            bytes: reader.field("bytes")?,
+        })
+    }
+}
+
+impl Message for ReceiveFrom {
+    const KIND: u16 = 0x0f0f;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "ReceiveFrom";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// From another server's worker, instead of `Hello`: this connection is for the session's peer link. `magic` and `version` are as in `Hello` and its reply. After the reply the connection belongs to the session's worker. It is in the clear, and says nothing secret.
+///
+/// Kind 0x0f10, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerHello {
+    pub magic: u32,
+    pub version: u32,
+    pub session: u64,
+}
+
+impl<'a> Field<'a> for PeerHello {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<16>(out);
+        room[0..4].copy_from_slice(&self.magic.to_le_bytes());
+        room[4..8].copy_from_slice(&self.version.to_le_bytes());
+        room[8..16].copy_from_slice(&self.session.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { magic: reader.field("magic")?, version: reader.field("version")?, session: reader.field("session")? })
+    }
+}
+
+impl Message for PeerHello {
+    const KIND: u16 = 0x0f10;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "PeerHello";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for PeerHello {
+    type Reply<'a> = ();
+}
+
+/// The first frame to the other worker: the ticket of the peer link. Both sides then agree on keys as for sealed TCP, with a secret of session, ticket and the ticket's key.
+///
+/// Kind 0x0f11, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerTicket {
+    pub ticket: TicketId,
+}
+
+impl<'a> Field<'a> for PeerTicket {
+    const LEAST: usize = <TicketId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.ticket.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { ticket: reader.field("ticket")? })
+    }
+}
+
+impl Message for PeerTicket {
+    const KIND: u16 = 0x0f11;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "PeerTicket";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The first sealed frame: this connection is number `lane` of `lanes`. Without `sealed`, all frames behind the reply are in the clear.
+///
+/// Kind 0x0f12, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerJoin {
+    pub lane: u32,
+    pub lanes: u32,
+    pub sealed: bool,
+}
+
+impl<'a> Field<'a> for PeerJoin {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<9>(out);
+        room[0..4].copy_from_slice(&self.lane.to_le_bytes());
+        room[4..8].copy_from_slice(&self.lanes.to_le_bytes());
+        room[8..9].copy_from_slice(&[u8::from(self.sealed)]);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { lane: reader.field("lane")?, lanes: reader.field("lanes")?, sealed: reader.field("sealed")? })
+    }
+}
+
+impl Message for PeerJoin {
+    const KIND: u16 = 0x0f12;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "PeerJoin";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for PeerJoin {
+    type Reply<'a> = ();
+}
+
+/// On a peer link, from the receiver: its stream has got to `transfer`, which has so many bytes. They may come, as `Chunk`s of 1 MiB and a last one that may be shorter, each on any connection of the link.
+///
+/// Kind 0x0f13, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerReady {
+    pub transfer: u64,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for PeerReady {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.transfer.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { transfer: reader.field("transfer")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for PeerReady {
+    const KIND: u16 = 0x0f13;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "PeerReady";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// On a peer link, from the receiver: all bytes of `transfer` are in its device's memory.
+///
+/// Kind 0x0f14, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerDone {
+    pub transfer: u64,
+}
+
+impl<'a> Field<'a> for PeerDone {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.transfer.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { transfer: reader.field("transfer")? })
+    }
+}
+
+impl Message for PeerDone {
+    const KIND: u16 = 0x0f14;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "PeerDone";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// Carries out the commands of this noun.
 pub trait PeerRequests: Handler {
     /// Carries out [`Export`].
@@ -653,4 +1035,28 @@ pub trait PeerRequests: Handler {
     /// # Errors
     /// The handler's.
     fn ask_peer(&mut self, message: AskPeer) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ConnectPeer`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn connect_peer(&mut self, message: ConnectPeer<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`DropPeer`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn drop_peer(&mut self, message: DropPeer) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SendTo`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn send_to(&mut self, message: SendTo) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ReceiveFrom`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn receive_from(&mut self, message: ReceiveFrom) -> Result<Self::Answer, Self::Fault>;
 }

@@ -694,6 +694,80 @@ impl<'a> Sample<'a> for AskPeer {
     }
 }
 
+impl<'a> Sample<'a> for ConnectPeer<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            link: Sample::sample(source),
+            server: Sample::sample(source),
+            session: Sample::sample(source),
+            ticket: Sample::sample(source),
+            key: Sample::sample(source),
+            lanes: Sample::sample(source),
+            sealed: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DropPeer {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { link: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SendTo {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            link: Sample::sample(source),
+            transfer: Sample::sample(source),
+            stream: Sample::sample(source),
+            from: Sample::sample(source),
+            bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for ReceiveFrom {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            link: Sample::sample(source),
+            transfer: Sample::sample(source),
+            stream: Sample::sample(source),
+            to: Sample::sample(source),
+            bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for PeerHello {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { magic: Sample::sample(source), version: Sample::sample(source), session: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerTicket {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { ticket: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerJoin {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { lane: Sample::sample(source), lanes: Sample::sample(source), sealed: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerReady {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { transfer: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerDone {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { transfer: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Hello<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1140,7 +1214,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 102;
+pub(crate) const REQUEST_SAMPLES: usize = 111;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1218,33 +1292,42 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         71 => Request::RecordSignal(Sample::sample(source)),
         72 => Request::ReadSignals(Sample::sample(source)),
         73 => Request::AskPeer(Sample::sample(source)),
-        74 => Request::Hello(Sample::sample(source)),
-        75 => Request::Authenticate(Sample::sample(source)),
-        76 => Request::ListGpus(Sample::sample(source)),
-        77 => Request::ListSessions(Sample::sample(source)),
-        78 => Request::Attach(Sample::sample(source)),
-        79 => Request::Join(Sample::sample(source)),
-        80 => Request::UseRings(Sample::sample(source)),
-        81 => Request::Continue(Sample::sample(source)),
-        82 => Request::Acknowledge(Sample::sample(source)),
-        83 => Request::Goodbye(Sample::sample(source)),
-        84 => Request::Salt(Sample::sample(source)),
-        85 => Request::Heartbeat(Sample::sample(source)),
-        86 => Request::ShareMemory(Sample::sample(source)),
-        87 => Request::MapShared(Sample::sample(source)),
-        88 => Request::UnmapShared(Sample::sample(source)),
-        89 => Request::ShareFile(Sample::sample(source)),
-        90 => Request::CreateStream(Sample::sample(source)),
-        91 => Request::DestroyStream(Sample::sample(source)),
-        92 => Request::WaitEvent(Sample::sample(source)),
-        93 => Request::SynchronizeStream(Sample::sample(source)),
-        94 => Request::QueryStream(Sample::sample(source)),
-        95 => Request::MemoryOperations(Sample::sample(source)),
-        96 => Request::ReadTelemetry(Sample::sample(source)),
-        97 => Request::EncodeTensorMap(Sample::sample(source)),
-        98 => Request::CreateTexture(Sample::sample(source)),
-        99 => Request::DestroyTexture(Sample::sample(source)),
-        100 => Request::CreateSurface(Sample::sample(source)),
+        74 => Request::ConnectPeer(Sample::sample(source)),
+        75 => Request::DropPeer(Sample::sample(source)),
+        76 => Request::SendTo(Sample::sample(source)),
+        77 => Request::ReceiveFrom(Sample::sample(source)),
+        78 => Request::PeerHello(Sample::sample(source)),
+        79 => Request::PeerTicket(Sample::sample(source)),
+        80 => Request::PeerJoin(Sample::sample(source)),
+        81 => Request::PeerReady(Sample::sample(source)),
+        82 => Request::PeerDone(Sample::sample(source)),
+        83 => Request::Hello(Sample::sample(source)),
+        84 => Request::Authenticate(Sample::sample(source)),
+        85 => Request::ListGpus(Sample::sample(source)),
+        86 => Request::ListSessions(Sample::sample(source)),
+        87 => Request::Attach(Sample::sample(source)),
+        88 => Request::Join(Sample::sample(source)),
+        89 => Request::UseRings(Sample::sample(source)),
+        90 => Request::Continue(Sample::sample(source)),
+        91 => Request::Acknowledge(Sample::sample(source)),
+        92 => Request::Goodbye(Sample::sample(source)),
+        93 => Request::Salt(Sample::sample(source)),
+        94 => Request::Heartbeat(Sample::sample(source)),
+        95 => Request::ShareMemory(Sample::sample(source)),
+        96 => Request::MapShared(Sample::sample(source)),
+        97 => Request::UnmapShared(Sample::sample(source)),
+        98 => Request::ShareFile(Sample::sample(source)),
+        99 => Request::CreateStream(Sample::sample(source)),
+        100 => Request::DestroyStream(Sample::sample(source)),
+        101 => Request::WaitEvent(Sample::sample(source)),
+        102 => Request::SynchronizeStream(Sample::sample(source)),
+        103 => Request::QueryStream(Sample::sample(source)),
+        104 => Request::MemoryOperations(Sample::sample(source)),
+        105 => Request::ReadTelemetry(Sample::sample(source)),
+        106 => Request::EncodeTensorMap(Sample::sample(source)),
+        107 => Request::CreateTexture(Sample::sample(source)),
+        108 => Request::DestroyTexture(Sample::sample(source)),
+        109 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

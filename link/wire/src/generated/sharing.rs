@@ -7,7 +7,7 @@ use super::*;
 #[allow(unused_imports)]
 use crate::{
     ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// The descriptor that goes with the frame is `bytes` of the client's memory. Its byte 0 lies at address `at` of both processes. A session does this once at most. NOT_SUPPORTED if no such descriptor came, if it is not a memory file sealed against shrinking, or if the server shares no memory.

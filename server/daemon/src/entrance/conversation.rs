@@ -10,7 +10,7 @@ use std::time::Instant;
 use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
-    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry,
+    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, NEWEST_VERSION, OLDEST_VERSION, PeerHello, ReadTelemetry,
     ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
@@ -68,6 +68,8 @@ pub(crate) trait Host {
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
+    /// The channel to a session's worker, for a connection of another server's worker.
+    fn peer(&self, session: u64) -> Result<Arc<WorkerChannel>, Refusal>;
     /// The channel to a session's worker, or why a connection may not join the session.
     fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal>;
 }
@@ -89,6 +91,8 @@ pub(crate) enum Outcome {
     Attached(Admission),
     /// The connection, at a frame's border, belongs to the worker of this channel.
     Joined(Arc<WorkerChannel>),
+    /// The same of a connection that another server's worker has opened. It has proved nothing: the worker asks for that.
+    Peer(Arc<WorkerChannel>),
 }
 
 /// Why an Attach or a Join is refused: the program's CUDA code, and a sentence.
@@ -175,6 +179,7 @@ impl Conversation<'_> {
         let request = Request::decode(frame.kind, &payload)?;
         match (self.stage, request) {
             (Stage::Silent, Request::Hello(hello)) => self.greet(sequence, &hello),
+            (Stage::Silent, Request::PeerHello(hello)) => self.lead_to_peer(sequence, &hello),
             (Stage::Greeted, Request::Authenticate(proof)) => self.authenticate(sequence, &proof),
             (Stage::Welcome, Request::ListGpus(_)) => self.list_gpus(sequence),
             (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
@@ -210,6 +215,27 @@ impl Conversation<'_> {
         let server = concat!("floed ", env!("CARGO_PKG_VERSION"));
         let nonce = self.nonce;
         self.answer(sequence, &HelloReply { version, server, authenticate, nonce: &nonce })
+    }
+
+    /// Another server's worker wants to speak to a session's. What it says to this process is not secret.
+    fn lead_to_peer(&mut self, sequence: u64, hello: &PeerHello) -> Result<Step, ConversationError> {
+        if hello.magic != MAGIC {
+            return Err(ConversationError::Refused(format!("not floe's greeting: {:#010x}", hello.magic)));
+        }
+        if hello.version != NEWEST_VERSION {
+            let words = format!(
+                "the other server speaks protocol {}, this one {NEWEST_VERSION}\n  take the same release of floe on both",
+                hello.version
+            );
+            return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
+        }
+        match self.host.peer(hello.session) {
+            Ok(channel) => {
+                self.reply(sequence, &[])?;
+                Ok(Step::Over(Outcome::Peer(channel)))
+            }
+            Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
+        }
     }
 
     /// Whether the peer had proved who it is before its first frame. It did so by the token that seals its connection,

@@ -185,6 +185,20 @@ fn finish<D: Device>(
             page.raise(word, value);
             left
         }
+        Action::BeginTransfer { link, transfer, sends } => {
+            match outcome {
+                Ok(()) if sends => link.begin_send(transfer),
+                Ok(()) => link.begin_receive(transfer),
+                Err(error) => link.end(&format!("the work before a transfer failed: {error}")),
+            }
+            Ok(())
+        }
+        Action::TransferPassed { stream, reached, wait } => {
+            shared.queue.wait_ends();
+            let failed = if wait.has_failed() { Err(CudaError::EXTERNAL_DEVICE) } else { Ok(()) };
+            report(shared, stream, reached, outcome.and(failed))
+        }
+        Action::TransferFails { stream, reached } => report(shared, stream, reached, Err(CudaError::EXTERNAL_DEVICE)),
         Action::DropPage(signals) => {
             release(open, releases, Release::Signals(signals));
             Ok(())

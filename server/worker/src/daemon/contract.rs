@@ -5,7 +5,7 @@
 use floe_transport::Transport;
 use serde::{Deserialize, Serialize};
 
-pub use crate::daemon::peer_notices::{Import, Returned};
+pub use crate::daemon::peer_notices::{Dial, Import, Returned};
 pub use crate::sandbox::{Demand, Protection, Standing};
 
 /// The environment variable that holds a [`Task`] as JSON.
@@ -95,6 +95,8 @@ pub enum Report {
     Broken(bool),
     /// It wants to import what another session has a ticket for; the answer is a notice.
     Import(Import),
+    /// It wants a connection to another server; the answer is a notice.
+    Dial(Dial),
     /// It has let go of these imports.
     Returned(Vec<Returned>),
     /// The session is over, and why.

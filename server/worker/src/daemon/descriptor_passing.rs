@@ -32,6 +32,8 @@ pub enum Role {
     Session,
     /// One that has joined the session.
     Joined,
+    /// One of another server's worker, who has proved nothing yet.
+    Peer,
 }
 
 /// [`SealedKeys`], as they are said.
@@ -155,7 +157,13 @@ impl Giver {
         let notice = serde_json::to_vec(&Said::Connection(Notice { role, sent, received, sealed }))?;
         let mut under_way = floe_lock::lock(&self.under_way);
         self.hear_of_taken(&mut under_way);
-        if role == Role::Joined && *under_way >= self.most {
+        // Who has proved nothing never keeps those out that have.
+        let most = match role {
+            Role::Session => u32::MAX,
+            Role::Joined => self.most,
+            Role::Peer => self.most / 2,
+        };
+        if *under_way >= most {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         try_send_with(&self.socket, &notice, socket.as_fd())?;

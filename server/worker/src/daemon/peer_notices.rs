@@ -61,6 +61,18 @@ pub struct Import {
     pub object: u64,
 }
 
+/// The longest address of a server that a worker may name.
+pub const MOST_ADDRESS: usize = 256;
+
+/// A worker's wish for a connection to another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dial {
+    /// The worker's number for it.
+    pub request: u64,
+    /// The server's address, of at most [`MOST_ADDRESS`] bytes.
+    pub server: String,
+}
+
 /// One import that its importer has let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
@@ -116,6 +128,10 @@ pub enum PeerNotice {
     Refused(u64, Refused),
     /// To an exporter: an importer has let go of these, or never got them; at most [`MOST_RETURNED`].
     Returned(u64, Vec<(Kind, u64)>),
+    /// With a descriptor: the connection of this request to another server, on which nothing has been sent.
+    Dialed(u64),
+    /// There is no connection of this request.
+    NotDialed(u64, Refused),
     /// To both: a session is over with which something was shared.
     Over(u64),
 }

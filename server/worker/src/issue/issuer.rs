@@ -20,6 +20,7 @@ mod stream;
 mod stream_memory;
 mod tensor_map;
 mod texture;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

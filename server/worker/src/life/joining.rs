@@ -18,6 +18,7 @@ use super::ending::{Ending, InputEnd};
 use super::shared::Shared;
 use super::threads::Threads;
 use crate::daemon::descriptor_passing::{Passed, Role, Taker};
+use crate::peer::link::opening;
 use crate::wire_in::stripes;
 
 /// The longest time in which a client that has joined says which connection it is, and reads the answer.
@@ -35,28 +36,37 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Has `join` take each connection, until the daemon gives no more.
+    /// Has `join` take each connection of the client's, until the daemon gives no more; those of other servers' workers go to
+    /// the session's peer links.
     ///
     /// # Errors
     /// Those of `join`.
-    pub(crate) fn each<E>(self, mut join: impl FnMut(Link) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn each<E, D: Device>(
+        self,
+        shared: &Arc<Shared<D>>,
+        mut join: impl FnMut(Link) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.early.into_iter().try_for_each(&mut join)?;
-        while let Some(Ok(Some(Passed::Connection(Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
-            join(link)?;
+        loop {
+            match self.taker.as_ref().map(Taker::take) {
+                Some(Ok(Some(Passed::Connection(Role::Joined, link)))) => join(link)?,
+                Some(Ok(Some(Passed::Connection(Role::Peer, link)))) => opening::welcome(shared, link),
+                _ => return Ok(()),
+            }
         }
-        Ok(())
     }
 }
 
 /// Has every connection that joins carry bulk data.
 pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, threads: &Threads) -> Result<(), Ending> {
     let (shared, of_each, mut joining) = (Arc::clone(shared), threads.clone(), Some(joining));
+    let of_all = Arc::clone(&shared);
     let take = move |link: Link| {
         // The daemon's limit was for the handshake.
         link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
         carry(&shared, link, &of_each)
     };
-    threads.start("floe-join", move || joining.take()?.each(&take).err())
+    threads.start("floe-join", move || joining.take()?.each(&of_all, &take).err())
 }
 
 /// Has a link carry bulk data, with a thread that reads it.
@@ -113,7 +123,7 @@ impl<D: Device> Reception<D> {
     pub(crate) fn take_all(self: Arc<Self>, joining: Joining) -> Result<(), Ending> {
         let (threads, mut joining) = (self.threads.clone(), Some(joining));
         threads.start("floe-join", move || {
-            let welcomed: Result<(), Ending> = joining.take()?.each(|link| {
+            let welcomed: Result<(), Ending> = joining.take()?.each(&self.shared, |link| {
                 self.welcome(link);
                 Ok(())
             });

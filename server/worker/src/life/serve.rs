@@ -39,6 +39,7 @@ use crate::memory::window::{Window, Windows};
 use crate::peer::ends::PeerEnds;
 use crate::peer::exporter::{Exporter, take_notices};
 use crate::peer::hub::Hub;
+use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;
 use crate::wire_in::reader::Reader;
 
@@ -135,6 +136,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         mirrors: Mirrors::new(plan.mirrored_memory),
         descriptor: Mutex::default(),
         hub,
+        links: Links::new(&host.budget),
         client: Arc::default(),
     });
     let costs =
@@ -155,14 +157,20 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         }
     };
     watchdog.is_over();
-    shared.queue.close();
-    shared.transfers.close();
+    close_inputs(&shared);
     say_ended(&shared, &ending);
     shared.sender.close();
     shared.stripes.close();
     // The process's end frees its device memory: the driver could wait for work that never ends before it frees it.
     std::mem::forget(shared);
     ending
+}
+
+/// Nothing more comes from the client or from other servers.
+fn close_inputs<D: Device>(shared: &Shared<D>) {
+    drop(shared.links.end_all("the session is over"));
+    shared.queue.close();
+    shared.transfers.close();
 }
 
 /// Has a link that is to outlive its connections resumed by the worker; the link to use, and what resumes it.

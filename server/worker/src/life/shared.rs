@@ -18,6 +18,7 @@ use crate::complete::printing::Printing;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::upload::Upload;
 use crate::peer::hub::Hub;
+use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;
 
 /// State that the threads of a worker share.
@@ -39,6 +40,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) descriptor: Mutex<Option<OwnedFd>>,
     /// What the session shares with others.
     pub(crate) hub: Hub<D::Mapped>,
+    /// Its links to sessions of other servers.
+    pub(crate) links: Links<D>,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }

@@ -116,6 +116,10 @@ pub(crate) mod cost {
     pub(crate) const TICKET: u64 = 256;
     /// That another session has imported something.
     pub(crate) const HOLDER: u64 = 128;
+    /// A peer link, without its staging memory.
+    pub(crate) const PEER_LINK: u64 = 64 << 10;
+    /// A transfer of a peer link, and a bit for each of its chunks.
+    pub(crate) const TRANSFER: u64 = 1 << 10;
     /// A page of words, and what the driver keeps of a registered one.
     pub(crate) const SIGNALS: u64 = 16 << 10;
 }

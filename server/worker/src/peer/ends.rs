@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use crate::daemon::peer_notices::{Answers, Import, PeerNotice, Returned};
+use crate::daemon::peer_notices::{Answers, Dial, Import, PeerNotice, Returned};
 
 /// The longest wait for what is imported.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,6 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub trait PeerReports: Send + Sync {
     /// Asks for something of another session.
     fn import(&self, import: Import);
+    /// Asks for a connection to another server.
+    fn dial(&self, dial: Dial);
     /// Says that an import was let go, now or soon.
     fn returned(&self, returned: Returned);
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_abi::{CudaError, MemHandle};
 use floe_device::Mapped;
+use floe_transport::Secret;
 
 use super::ends::{PATIENCE, PeerReports};
 use super::exports::{Exports, Granted};
@@ -16,8 +17,10 @@ use super::imports::{Imported, Imports, LetGo, Object, Requests};
 use super::page::{Page, Places};
 use super::proof::{Claim, Key};
 use super::tickets::New;
-use crate::daemon::peer_notices::{Import, Kind, PROOF_BYTES, PeerNotice, Question, Refused, Returned};
-use crate::issue::fault::Fault;
+use crate::daemon::peer_notices::{
+    Dial, Import, Kind, MOST_ADDRESS, PROOF_BYTES, PeerNotice, Question, Refused, Returned,
+};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::signals::Signals;
 use crate::memory::budget::Budget;
 
@@ -30,7 +33,9 @@ pub(crate) struct Hub<M> {
     /// All pages that are mapped, also dropped ones that work still names.
     pages: Mutex<Vec<Weak<Page<M>>>>,
     pub(crate) places: Places,
-    requests: Requests,
+    requests: Requests<Imported>,
+    /// Connections to other servers that were asked for.
+    dials: Requests<OwnedFd>,
     /// Bytes that the session pays for beside what it holds itself.
     beside: Arc<AtomicU64>,
     patience: Duration,
@@ -60,8 +65,9 @@ impl<M: Mapped> Hub<M> {
         budget: &Budget,
     ) -> Self {
         let state = Mutex::new(State { exports: Exports::new(budget), imports: Imports::default() });
-        let (pages, places, requests) = (Mutex::default(), Places::default(), Requests::default());
-        Self { session, reports, state, pages, places, requests, beside, patience }
+        let (pages, places) = (Mutex::default(), Places::default());
+        let (requests, dials) = (Requests::default(), Requests::default());
+        Self { session, reports, state, pages, places, requests, dials, beside, patience }
     }
 
     /// The hub of a session without a daemon: it imports nothing.
@@ -194,6 +200,55 @@ impl<M: Mapped> Hub<M> {
         }
     }
 
+    /// Has the daemon make connections to another server, and waits for all of them.
+    pub(crate) fn dial(&self, server: &str, count: u32) -> Result<Vec<OwnedFd>, Fault> {
+        let Some(reports) = &self.reports else { return Err(CudaError::NOT_SUPPORTED.into()) };
+        if server.len() > MOST_ADDRESS {
+            return violation(format!(
+                "a server's address has at most {MOST_ADDRESS} bytes, this one: {}",
+                server.len()
+            ));
+        }
+        let (deadline, mut sockets) = (Instant::now() + self.patience, Vec::new());
+        let ask = || {
+            let request = self.dials.begin();
+            reports.dial(Dial { request, server: server.to_owned() });
+            request
+        };
+        let wait = |request| {
+            let answer = self.dials.wait(request, deadline.saturating_duration_since(Instant::now()));
+            answer.unwrap_or(Err(Refused::Unknown)).map_err(undialed)
+        };
+        // Where the first is refused, the others would be.
+        sockets.push(wait(ask())?);
+        let requests: Vec<u64> = (1..count).map(|_| ask()).collect();
+        // All are waited for, so that none comes later and stays.
+        let others: Vec<_> = requests.into_iter().map(wait).collect();
+        for socket in others {
+            sockets.push(socket?);
+        }
+        Ok(sockets)
+    }
+
+    /// The peer link that a ticket of this session is for, and the secret of its connections.
+    pub(crate) fn link_of(&self, ticket: u64) -> Option<(u64, Secret)> {
+        let (link, key) = self.state().exports.tickets.of_link(Instant::now(), ticket)?;
+        Some((link, key.secret(self.session, ticket)))
+    }
+
+    /// Uses a ticket of a peer link up by one connection. False: it is over.
+    pub(crate) fn use_link(&self, ticket: u64) -> bool {
+        let tickets = &mut self.state().exports.tickets;
+        let lasts = tickets.of_link(Instant::now(), ticket).is_some();
+        tickets.use_up(ticket);
+        lasts
+    }
+
+    /// A peer link has ended, and its tickets with it.
+    pub(crate) fn end_link(&self, link: u64) {
+        self.state().exports.tickets.end_link(link);
+    }
+
     /// Takes a notice; a question is given back.
     pub(crate) fn notice(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) -> Option<Question> {
         match notice {
@@ -212,6 +267,11 @@ impl<M: Mapped> Hub<M> {
                 let returned = objects.iter().map(|(kind, object)| state.exports.returned(importer, *kind, *object));
                 self.pay_no_longer(returned.sum());
             }
+            // A connection that nobody waits for is closed.
+            PeerNotice::Dialed(request) => {
+                drop(self.dials.answer(request, descriptor.ok_or(Refused::NotSupported)));
+            }
+            PeerNotice::NotDialed(request, why) => drop(self.dials.answer(request, Err(why))),
             PeerNotice::Over(session) => self.session_over(session),
         }
         None
@@ -244,6 +304,17 @@ impl<M: Mapped> Hub<M> {
         let bytes = self.state().exports.returned(importer, import.kind, import.object);
         self.pay_no_longer(bytes);
     }
+}
+
+fn undialed(refused: Refused) -> Fault {
+    let (error, words) = match refused {
+        Refused::NotPermitted => {
+            (CudaError::NOT_PERMITTED, "this server's operator has not named the other one (--peer)")
+        }
+        Refused::OutOfMemory => (CudaError::OUT_OF_MEMORY, "the server makes no more connections to others now"),
+        Refused::Unknown | Refused::NotSupported => (CudaError::INVALID_HANDLE, "the other server does not answer"),
+    };
+    Fault::Explained(error, words.to_owned())
 }
 
 fn fault_of(refused: Refused, session: u64) -> Fault {

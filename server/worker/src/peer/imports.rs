@@ -82,20 +82,26 @@ pub(crate) struct Imported {
     pub(crate) gpu: i32,
 }
 
-/// Requests that wait for their answers.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    open: Mutex<Open>,
+/// Requests that wait for their answers, each a `T`.
+#[derive(Debug)]
+pub(crate) struct Requests<T> {
+    open: Mutex<Open<T>>,
     answered: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Open {
+#[derive(Debug)]
+struct Open<T> {
     last: u64,
-    waiting: BTreeMap<u64, Option<Result<Imported, Refused>>>,
+    waiting: BTreeMap<u64, Option<Result<T, Refused>>>,
 }
 
-impl Requests {
+impl<T> Default for Requests<T> {
+    fn default() -> Self {
+        Self { open: Mutex::new(Open { last: 0, waiting: BTreeMap::new() }), answered: Condvar::new() }
+    }
+}
+
+impl<T> Requests<T> {
     /// A new request's number.
     pub(crate) fn begin(&self) -> u64 {
         let mut open = floe_lock::lock(&self.open);
@@ -106,11 +112,7 @@ impl Requests {
     }
 
     /// An answer has come. It is given back where nobody waits for it.
-    pub(crate) fn answer(
-        &self,
-        request: u64,
-        outcome: Result<Imported, Refused>,
-    ) -> Result<(), Result<Imported, Refused>> {
+    pub(crate) fn answer(&self, request: u64, outcome: Result<T, Refused>) -> Result<(), Result<T, Refused>> {
         match floe_lock::lock(&self.open).waiting.get_mut(&request) {
             Some(answer @ None) => *answer = Some(outcome),
             Some(Some(_)) | None => return Err(outcome),
@@ -120,7 +122,7 @@ impl Requests {
     }
 
     /// Waits for an answer until it is there or the time is over. From then on nobody waits for it.
-    pub(crate) fn wait(&self, request: u64, patience: Duration) -> Option<Result<Imported, Refused>> {
+    pub(crate) fn wait(&self, request: u64, patience: Duration) -> Option<Result<T, Refused>> {
         let deadline = Instant::now() + patience;
         let mut open = floe_lock::lock(&self.open);
         loop {
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_too_late_or_twice_is_given_back() {
-        let requests = Requests::default();
+        let requests: Requests<Imported> = Requests::default();
         let request = requests.begin();
         assert!(requests.answer(request + 1, Err(Refused::Unknown)).is_err());
         assert!(requests.wait(request, Duration::from_millis(1)).is_none());

@@ -3,6 +3,7 @@
 //! The key itself goes to nobody.
 
 use aws_lc_rs::hmac;
+use floe_transport::Secret;
 
 use crate::daemon::peer_notices::{Import, Kind, PROOF_BYTES};
 
@@ -54,6 +55,12 @@ impl Key {
 
     fn hmac(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
+    }
+
+    /// The secret by which connections of a peer link prove and seal: of one session and one ticket.
+    pub(crate) fn secret(&self, session: u64, ticket: u64) -> Secret {
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        Secret::of(&format!("floe peer link {session} {ticket} {digits}"))
     }
 
     pub(crate) fn prove(&self, claim: &Claim) -> [u8; PROOF_BYTES] {

@@ -22,6 +22,8 @@ pub(crate) enum Scope {
     All,
     /// One.
     Object(Kind, u64),
+    /// Connections of a peer link.
+    Link(u64),
 }
 
 impl Scope {
@@ -31,6 +33,7 @@ impl Scope {
             0 => Ok(Self::All),
             1 => Ok(Self::Object(Kind::Block, object)),
             2 => Ok(Self::Object(Kind::Signals, object)),
+            3 => Ok(Self::Link(object)),
             _ => violation(format!("a ticket has no scope: {scope}")),
         }
     }
@@ -105,6 +108,21 @@ impl Tickets {
         })
     }
 
+    /// The peer link that a ticket is for, and the key that its connections prove.
+    pub(crate) fn of_link(&self, now: Instant, id: u64) -> Option<(u64, Key)> {
+        let ticket = self.by_id.get(&id)?;
+        let lasts = ticket.ends.is_none_or(|ends| now < ends) && ticket.uses != Some(0);
+        match ticket.scope {
+            Scope::Link(link) if lasts => Some((link, ticket.key.clone())),
+            _ => None,
+        }
+    }
+
+    /// Ends the tickets of a peer link that has ended.
+    pub(crate) fn end_link(&mut self, link: u64) {
+        self.by_id.retain(|_, ticket| ticket.scope != Scope::Link(link));
+    }
+
     pub(crate) fn use_up(&mut self, id: u64) {
         if let Some(uses) = self.by_id.get_mut(&id).and_then(|ticket| ticket.uses.as_mut()) {
             *uses = uses.saturating_sub(1);
@@ -162,6 +180,21 @@ mod tests {
         assert!(admits(&tickets, now + Duration::from_secs(1 << 30), &CLAIM));
         tickets.withdraw(3);
         assert!(!admits(&tickets, now, &CLAIM));
+    }
+
+    #[test]
+    fn a_ticket_of_a_link_is_for_its_connections_and_for_nothing_else() {
+        let (mut tickets, now) = with(Scope::Link(5), 1, 10);
+        assert!(!admits(&tickets, now, &CLAIM), "it imports nothing");
+        assert_eq!(tickets.of_link(now, 3), Some((5, key())));
+        assert_eq!(tickets.of_link(now, 4), None);
+        assert_eq!(tickets.of_link(now + Duration::from_secs(10), 3), None, "it has expired");
+        tickets.use_up(3);
+        assert_eq!(tickets.of_link(now, 3), None, "it is used up");
+        let (mut tickets, now) = with(Scope::Link(5), 1, 0);
+        tickets.end_link(5);
+        assert_eq!(tickets.of_link(now, 3), None);
+        assert_eq!(with(Scope::All, 0, 0).0.of_link(now, 3), None, "one for imports");
     }
 
     #[test]

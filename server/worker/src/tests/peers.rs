@@ -1,154 +1,22 @@
 //! Sessions that share: blocks and signal pages by tickets, between clients and a daemon that the test plays.
 //! In: messages of clients, answers of the daemon. Out: the verdict.
 
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::os::fd::OwnedFd;
 
 use floe_abi::CudaError;
 
+use super::sharer::{KEY, Session, TICKET};
 use super::*;
-use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::peer_notices::*;
 use crate::peer::page::{PAGE_IS_OVER, PLACES};
 use crate::peer::proof::{Claim, Key};
-use crate::sandbox::Reserved;
-use crate::{PeerEnds, PeerReports};
 
-const KEY: [u8; 32] = [9; 32];
-const TICKET: TicketId = TicketId(3);
-/// The longest wait of an importer in these tests.
-const SOON: Duration = Duration::from_millis(50);
 const INVALID_HANDLE: u32 = 400;
 const TIMEOUT: u32 = 909;
+/// The longest wait of an importer in these tests.
+const SOON: Duration = Duration::from_millis(50);
 
-/// What a worker reports.
-#[derive(Debug)]
-enum Reported {
-    Import(Import),
-    Returned(Returned),
-}
-
-struct Reports(Sender<Reported>);
-
-impl PeerReports for Reports {
-    fn import(&self, import: Import) {
-        let _ = self.0.send(Reported::Import(import));
-    }
-
-    fn returned(&self, returned: Returned) {
-        let _ = self.0.send(Reported::Returned(returned));
-    }
-}
-
-/// A session whose worker has a daemon.
-struct Session {
-    number: u64,
-    client: Client,
-    reported: Receiver<Reported>,
-    beside: Arc<AtomicU64>,
-}
-
-impl Session {
-    fn new(number: u64, memory: u64, patience: Duration) -> Self {
-        let (giver, taker) = pair(MOST_JOINING).unwrap();
-        let socket = taker.into_descriptor();
-        let answers = Answers::over(Reserved::anywhere(socket.as_fd()));
-        let (noticed, notices) = channel();
-        let (reports, reported) = channel();
-        let beside = Arc::new(AtomicU64::new(0));
-        let reports = Box::new(Reports(reports));
-        let ends = PeerEnds { session: number, reports, notices, answers, beside: Arc::clone(&beside), patience };
-        let mut client = Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), |plan| {
-            plan.memory = memory;
-            plan.joining.taker = Some(Taker::new(socket).noticing(noticed));
-            plan.peers = Some(ends);
-        });
-        client.giver = Arc::new(giver);
-        Self { number, client, reported, beside }
-    }
-
-    /// One with a block, number 1, and a ticket for all of it.
-    fn owner() -> Self {
-        let mut owner = Self::new(1, 4 * BLOCK, PATIENCE);
-        owner.client.memory();
-        owner.export(TICKET, 0, 0, 0, 0);
-        owner
-    }
-
-    fn export(&mut self, ticket: TicketId, scope: u32, object: u64, uses: u32, seconds: u32) {
-        self.client.send(&Export { ticket, key: &KEY, scope, object, uses, seconds });
-        self.client.ok(&MemoryInfo {});
-    }
-
-    fn notify(&self, notice: &PeerNotice, descriptor: Option<&OwnedFd>) {
-        self.client.giver.notify(notice, descriptor.map(|descriptor| descriptor.as_fd())).unwrap();
-    }
-
-    fn next(&self) -> Reported {
-        self.reported.recv_timeout(PATIENCE).unwrap()
-    }
-
-    fn import(&self) -> Import {
-        match self.next() {
-            Reported::Import(import) => import,
-            Reported::Returned(returned) => panic!("returned: {returned:?}"),
-        }
-    }
-
-    fn returned(&self) -> Returned {
-        match self.next() {
-            Reported::Returned(returned) => returned,
-            Reported::Import(import) => panic!("asked: {import:?}"),
-        }
-    }
-
-    /// The answer to a question, with its descriptor.
-    fn ask(&self, importer: u64, import: &Import) -> (Result<u64, Refused>, Option<OwnedFd>) {
-        self.notify(&PeerNotice::Asked(Question { importer, import: import.clone() }), None);
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match self.client.giver.hear() {
-                Heard::Answer(answer, mut descriptors) => {
-                    assert_eq!((answer.importer, answer.request), (importer, import.request));
-                    return (answer.outcome, descriptors.pop());
-                }
-                Heard::Taken => {}
-                Heard::Nothing if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
-                other => panic!("no answer: {other:?}"),
-            }
-        }
-    }
-
-    /// Passes on what the importer asks this one for, as the daemon does.
-    fn serve(&self, importer: &Self) {
-        let import = importer.import();
-        let (outcome, descriptor) = self.ask(importer.number, &import);
-        let notice = match outcome {
-            Ok(bytes) => imported(&import, bytes, 1),
-            Err(why) => PeerNotice::Refused(import.request, why),
-        };
-        importer.notify(&notice, descriptor.as_ref());
-    }
-
-    fn beside(&self) -> u64 {
-        self.beside.load(Ordering::Relaxed)
-    }
-
-    fn pays_beside(&self, bytes: u64) {
-        let until = Instant::now() + PATIENCE;
-        while self.beside() != bytes {
-            assert!(Instant::now() < until, "beside: {}", self.beside());
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn words(&mut self, page: u64, first: u32, count: u32) -> Vec<u64> {
-        let body = self.client.ok(&ReadSignals { signals: SignalsId(page), first, count });
-        ReadSignals::decode_reply(&body).unwrap().words
-    }
-}
-
-fn imported(import: &Import, bytes: u64, gpu: i32) -> PeerNotice {
+pub(super) fn imported(import: &Import, bytes: u64, gpu: i32) -> PeerNotice {
     let from = Returned { session: import.session, kind: import.kind, object: import.object };
     PeerNotice::Imported { request: import.request, bytes, gpu, from }
 }
@@ -211,20 +79,7 @@ fn memory_of_an_owner_that_is_over_is_charged_to_who_holds_it_also_beyond_its_qu
     assert!(importer.reported.try_recv().is_err(), "there is nobody to tell");
 }
 
-#[test]
-fn a_new_block_with_the_number_of_one_that_an_importer_holds_is_not_given_to_it() {
-    let (mut owner, importer) = shared();
-    owner.client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
-    owner.client.send(&ReleaseBlock { block: BlockId(1) });
-    owner.client.ok(&CreateBlock { block: BlockId(1), bytes: 2 * BLOCK });
-    // The importer pays for a block once, however often it has it: it must not take one for the other.
-    let (outcome, descriptor) = owner.ask(2, &proved(2, 3, Kind::Block, 1));
-    assert_eq!((outcome, descriptor.is_some()), (Err(Refused::NotSupported), false));
-    assert_eq!(owner.ask(3, &proved(3, 3, Kind::Block, 1)).0, Ok(2 * BLOCK), "another has no other");
-    owner.notify(&PeerNotice::Returned(2, vec![(Kind::Block, 1)]), None);
-    assert_eq!(owner.ask(2, &proved(2, 3, Kind::Block, 1)).0, Ok(2 * BLOCK));
-    drop(importer);
-}
+                Heard::Taken => {}
 
 #[test]
 fn an_importer_that_is_over_holds_nothing() {
@@ -284,8 +139,8 @@ fn a_ticket_that_cannot_be_is_refused() {
     assert_eq!((status, earlier), (0, INVALID_HANDLE), "no such block");
     let bad = Export { ticket: TicketId(21), key: &KEY[..31], scope: 0, object: 0, uses: 0, seconds: 0 };
     assert!(owner.client.break_with(&bad).contains("31 bytes"));
-    let bad = Export { key: &KEY, scope: 3, ..bad };
-    assert!(Session::owner().client.break_with(&bad).contains("scope: 3"));
+    let bad = Export { key: &KEY, scope: 4, ..bad };
+    assert!(Session::owner().client.break_with(&bad).contains("scope: 4"));
     let again = Export { ticket: TICKET, scope: 0, ..bad };
     assert!(Session::owner().client.break_with(&again).contains("taken: 3"));
 }
@@ -455,23 +310,12 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
     assert_eq!(outcome, Ok(4096));
     assert_eq!(owner.words(1, 0, 1), [0]);
     owner.notify(&PeerNotice::Over(3), None);
-    while owner.words(1, 0, 1) != [PAGE_IS_OVER] {}
+    // The words are raised one after the other.
+    while owner.words(1, 511, 1) != [PAGE_IS_OVER] {}
     assert_eq!(owner.words(1, 0, 512), [PAGE_IS_OVER; 512]);
 }
 
-#[test]
-fn a_sharer_that_leaves_words_beyond_all_values_holds_nobody_up_after_its_end() {
-    let (owner, mut importer) = shared_page();
-    let wait = AwaitSignal { stream: StreamId(1), signals: SignalsId(5), word: 7, value: 3 };
-    importer.client.device.host(PLACES.start).lock().unwrap()[7 * 8..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
-    importer.client.send(&wait);
-    let waits = importer.client.send(&SynchronizeStream { stream: StreamId(1) });
-    importer.client.nothing_comes();
-    drop(owner);
-    importer.notify(&PeerNotice::Over(1), None);
-    replied(&mut importer.client, waits);
-    assert_eq!(importer.words(5, 0, 512), [PAGE_IS_OVER; 512]);
-}
+
 
 #[test]
 fn words_and_values_out_of_range_violate_the_protocol() {

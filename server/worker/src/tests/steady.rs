@@ -17,6 +17,7 @@ use crate::memory::ledger::Ledger;
 use crate::memory::transfer_buffers::Uploads;
 use crate::memory::window::{Window, Windows};
 use crate::peer::hub::Hub;
+use crate::peer::link::table::Links;
 use crate::wire_in::batch::{Batch, Command};
 use crate::wire_in::queue::{Issuing, Queue};
 use crate::wire_in::reader::Reader;
@@ -58,6 +59,7 @@ impl Line {
             log: Log::nowhere(),
             mirrors: crate::memory::mirrors::Mirrors::new(0),
             descriptor: Default::default(),
+            links: Links::new(&Budget::default()),
             client: Default::default(),
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());

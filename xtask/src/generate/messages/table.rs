@@ -95,7 +95,7 @@ pub(super) struct Noun {
     pub(super) structs: Vec<Struct>,
 }
 
-const IDS: [&str; 13] = [
+const IDS: [&str; 14] = [
     "StreamId",
     "EventId",
     "LibraryId",
@@ -108,6 +108,7 @@ const IDS: [&str; 13] = [
     "SurfaceId",
     "TicketId",
     "SignalsId",
+    "PeerLinkId",
     "DevicePtr",
 ];
 const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];

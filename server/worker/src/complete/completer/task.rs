@@ -12,6 +12,8 @@ use crate::complete::events::CompletionEvent;
 use crate::issue::objects::signals::Signals;
 use crate::memory::shared_pages::SharedPages;
 use crate::memory::transfer_buffers::DownloadRange;
+use crate::peer::link::PeerLink;
+use crate::peer::link::waits::Wait;
 use crate::peer::page::Page;
 
 /// Something to do when the GPU has come so far.
@@ -54,6 +56,12 @@ pub(crate) enum Action<D: Device> {
     Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
     /// Raise a word that other sessions may wait for.
     Raise { page: Arc<Page<D::Mapped>>, word: u32, value: u64 },
+    /// A stream has got to a transfer of a peer link.
+    BeginTransfer { link: Arc<PeerLink<D>>, transfer: u64, sends: bool },
+    /// A stream has gone on behind a transfer; say so.
+    TransferPassed { stream: StreamId, reached: u64, wait: Arc<Wait<D::Mapped>> },
+    /// Say that a transfer failed that never began.
+    TransferFails { stream: StreamId, reached: u64 },
     /// Let a page of words go.
     DropPage(Signals<D::Mapped>),
     /// Have the client run a host function.

@@ -50,6 +50,8 @@ impl<D: Device> ContextRequests for Issuer<D> {
 
     fn reset_context(&mut self, _: ResetContext) -> Result<Answer, Fault> {
         // A failure of the work is forgotten with the context it happened in; what was said of it is not.
+        // Streams do not wait for other servers any longer.
+        self.end_peer_links();
         let outcome = self.device().ctx_synchronize();
         // If the output does not reach the client, it is gone; other threads notice.
         let _ = self.shared.show_printed(outcome.is_err());
@@ -71,6 +73,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         self.drop_textures();
         self.drop_arrays();
         self.drop_all_signals();
+        self.shared.links.words.clear();
         self.drop_memory();
         self.shared.mirrors.clear();
         self.sharing.clear();

@@ -8,8 +8,9 @@ use std::os::fd::AsFd as _;
 use floe_abi::{CudaError, MemHandle};
 use floe_device::Device;
 use floe_wire::{
-    AskPeer, AskPeerReply, AwaitSignal, BlockId, CreateSignals, DropSignals, Export, ImportBlock, ImportBlockReply,
-    ImportSignals, PeerRequests, RaiseSignal, ReadSignals, RecordSignal, TicketId, WINDOW_BYTES, Withdraw,
+    AskPeer, AskPeerReply, AwaitSignal, BlockId, ConnectPeer, CreateSignals, DropPeer, DropSignals, Export,
+    ImportBlock, ImportBlockReply, ImportSignals, PeerRequests, RaiseSignal, ReadSignals, ReceiveFrom, RecordSignal,
+    SendTo, TicketId, WINDOW_BYTES, Withdraw,
 };
 
 use super::{Answer, Issuer, body};
@@ -25,8 +26,28 @@ impl<D: Device> PeerRequests for Issuer<D> {
     fn export(&mut self, message: Export<'_>) -> Result<Answer, Fault> {
         let Export { ticket, key, scope, object, uses, seconds } = message;
         let new = New { key: key_of(key)?, scope: Scope::of(scope, object)?, uses, seconds };
+        if let Scope::Link(link) = new.scope {
+            self.expect_peer(link, uses)?;
+        }
         self.shared.hub.add_ticket(ticket.0, new)?;
         Ok(Answer::Nothing)
+    }
+
+    fn connect_peer(&mut self, message: ConnectPeer<'_>) -> Result<Answer, Fault> {
+        let key = key_of(message.key)?;
+        self.make_peer_link(&message, &key)
+    }
+
+    fn drop_peer(&mut self, message: DropPeer) -> Result<Answer, Fault> {
+        Ok(self.drop_peer_link(message))
+    }
+
+    fn send_to(&mut self, message: SendTo) -> Result<Answer, Fault> {
+        self.transfer(message.into())
+    }
+
+    fn receive_from(&mut self, message: ReceiveFrom) -> Result<Answer, Fault> {
+        self.transfer(message.into())
     }
 
     fn withdraw(&mut self, message: Withdraw) -> Result<Answer, Fault> {
