@@ -69,17 +69,50 @@ fn two_daemons() {
     }
 }
 
+/// A daemon, and one whose operator has named the first.
+fn two_daemons_that_connect(first_at: impl Fn(&Floed) -> String) -> [Floed; 2] {
+    let first = Floed::start();
+    let second = Floed::start_with(&["--peer", &first_at(&first)], &[]);
+    [first, second]
+}
+
 #[test]
-fn no_byte_of_a_copy_between_vgpus_of_one_server_passes_the_client() {
-    let daemon = two_devices();
-    let places = [0, 1].map(|gpu| format!("{}:{gpu}", daemon.tcp()));
+fn two_daemons_of_which_one_connects_to_the_other_over_tcp() {
+    let daemons = two_daemons_that_connect(|first| first.tcp().to_owned());
+    let places = [&daemons[0], &daemons[1]].map(|daemon| format!("{}:0", daemon.tcp()));
+    every_run_passes(2, |program| program.on_each(&daemons[0], &places));
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn two_daemons_of_which_one_connects_to_the_other_over_the_unix_socket() {
+    let daemons = two_daemons_that_connect(|first| first.unix().to_owned());
+    let places = [&daemons[0], &daemons[1]].map(|daemon| format!("{}:0", daemon.unix()));
+    every_run_passes(2, |program| program.on_each(&daemons[0], &places));
+}
+
+/// However often a value goes to and fro, no byte of it passes the client.
+fn no_byte_passes_the_client(daemon: &Floed, places: &[String; 2]) {
     let bytes = |rounds: &str| {
-        let program = example("crossWaits", Linkage::Static, &[rounds]).on_each(&daemon, &places);
+        let program = example("crossWaits", Linkage::Static, &[rounds]).on_each(daemon, places);
         let outcome = program.variable("FLOE_STATS", "json").run();
         assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
         let statistics = outcome.statistics();
         (statistics.bytes_to_device, statistics.bytes_from_device)
     };
-    // However often a value goes to and fro.
     assert_eq!(bytes("3"), bytes("60"));
+}
+
+#[test]
+fn no_byte_of_a_copy_between_vgpus_of_one_server_passes_the_client() {
+    let daemon = two_devices();
+    no_byte_passes_the_client(&daemon, &[0, 1].map(|gpu| format!("{}:{gpu}", daemon.tcp())));
+}
+
+#[test]
+fn no_byte_of_a_copy_between_servers_that_connect_passes_the_client() {
+    let daemons = two_daemons_that_connect(|first| first.tcp().to_owned());
+    let places = [&daemons[0], &daemons[1]].map(|daemon| format!("{}:0", daemon.tcp()));
+    no_byte_passes_the_client(&daemons[0], &places);
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
 }

@@ -1,6 +1,7 @@
 //! The calls that copy. The program's arguments come in and become two ends, of a line or a box; one dispatch copies
 //! them, by the sides they are on. If the stream is captured, the copy is recorded instead.
 
+mod across;
 mod between;
 mod deferred;
 mod download;

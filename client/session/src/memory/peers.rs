@@ -5,11 +5,13 @@
 mod beside;
 mod exporter;
 mod imports;
+pub(crate) mod links;
 pub(crate) mod piece;
 mod pieces;
 mod returns;
 pub(crate) mod signals;
 pub(crate) mod ticket;
+mod ways;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,12 +20,13 @@ use std::sync::{Mutex, OnceLock, Weak, mpsc};
 
 use imports::Imports;
 pub(crate) use ticket::Exporter;
+use ways::Way;
 use words::Page;
 
 use crate::vgpu::order::Fence;
 
 /// Where a session runs, as other sessions have to name it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Seat {
     /// The daemon's own bytes; `None` where it gave none that are as long as they should be.
     pub(crate) server: Option<[u8; 16]>,
@@ -31,6 +34,10 @@ pub(crate) struct Seat {
     pub(crate) session: u64,
     /// The GPU's number there.
     pub(crate) gpu: u32,
+    /// The daemon's address, as this process reaches it.
+    pub(crate) address: String,
+    /// Whether what travels between it and this process is sealed.
+    pub(crate) is_sealed: bool,
 }
 
 /// What a GPU can do with the memory of another: the values of `CUdevice_P2PAttribute` 1 to 4.
@@ -68,6 +75,8 @@ pub(crate) struct Peers<V> {
     returns: AtomicBool,
     /// A stream on which nothing is ever put, for raising words from here. With the vGPU's epoch when it was made.
     lane: Mutex<Option<(u64, u64)>>,
+    /// Links to vGPUs of other servers, by their ordinals, at the one of the lower ordinal.
+    links: Mutex<HashMap<u8, Way>>,
     /// What this GPU can do with others, by their numbers.
     abilities: Mutex<HashMap<u32, PeerAbility>>,
 }
@@ -86,6 +95,7 @@ impl<V> Peers<V> {
             raiser: OnceLock::new(),
             returns: AtomicBool::new(false),
             lane: Mutex::default(),
+            links: Mutex::default(),
             abilities: Mutex::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Copies that leave the program's memory alone or the vGPUs: within a vGPU, from one to another, within the host. Ends come in;
-//! between vGPUs of one server a device copies by itself, in the order of its streams. Only between servers do bytes pass
-//! through the client, and then all is over when this returns.
+//! between vGPUs of one server a device copies by itself, in the order of its streams. Between servers that do not connect to
+//! each other, bytes pass through the client, and then all is over when this returns.
 
 use std::sync::Arc;
 
@@ -41,6 +41,9 @@ impl Client {
         let (source, target) = (from.memory.vgpu(), to.memory.vgpu());
         if !Arc::ptr_eq(source, target) && target.ability_with(source)?.access != 0 {
             return self.bounce(stream, to, from, extent);
+        }
+        if self.send_across(stream, to, from, extent)? {
+            return Ok(());
         }
         match extent {
             Extent::Line(bytes) => self.relay(stream, to, from, *bytes),

@@ -1,7 +1,7 @@
 //! What names things of other sessions: tickets with their scope and key, and blocks that were imported by one. It is data: nothing
 //! here is sent, and keys are shown to nobody.
 
-use floe_wire::SignalsId;
+use floe_wire::{PeerLinkId, SignalsId};
 
 /// Bytes of a ticket's key.
 pub(crate) const KEY_BYTES: usize = 32;
@@ -15,6 +15,8 @@ pub(crate) enum Scope {
     Block(u64),
     /// This page.
     Signals(SignalsId),
+    /// Connections of this peer link, which begins with the ticket.
+    Link(PeerLinkId),
 }
 
 impl Scope {
@@ -24,6 +26,7 @@ impl Scope {
             Self::Everything => (0, 0),
             Self::Block(block) => (1, block),
             Self::Signals(SignalsId(page)) => (2, page),
+            Self::Link(PeerLinkId(link)) => (3, link),
         }
     }
 }

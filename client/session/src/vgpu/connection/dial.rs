@@ -39,7 +39,7 @@ impl Joining {
         self.copy_threads.map_or_else(|| suitable_copiers(self.count), |threads| threads - 1)
     }
 
-    fn is_sealed(&self) -> bool {
+    pub(super) fn is_sealed(&self) -> bool {
         self.server.parse().is_ok_and(|address: Address| self.credentials.seals(&address))
     }
 

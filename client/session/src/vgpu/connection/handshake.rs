@@ -200,6 +200,7 @@ impl<'a> Dialogue<'a> {
             count: reply.bulk_connections.min(greeting.bulk_connections),
             copy_threads: greeting.copy_threads,
         };
+        let is_sealed = joining.is_sealed();
         offer.settle(&mut self, Transport::taken(&reply))?;
         let (channels, link) = last(self.link, &reply);
         Ok(Attached {
@@ -208,7 +209,13 @@ impl<'a> Dialogue<'a> {
             snapshot: Snapshot::new(&reply.device, reply.memory).in_slot_of(wanted),
             window: reply.window.0,
             window_bytes: reply.window_bytes,
-            seat: Seat { server: reply.server.try_into().ok(), session: reply.session, gpu: wanted.place.gpu },
+            seat: Seat {
+                server: reply.server.try_into().ok(),
+                session: reply.session,
+                gpu: wanted.place.gpu,
+                address: wanted.place.server.clone(),
+                is_sealed,
+            },
             link,
         })
     }
