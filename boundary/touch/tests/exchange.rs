@@ -1,6 +1,12 @@
 //! Private pages of a process that are exchanged for a file's and back, while its threads and its system calls use them,
 //! at forks, and where a device has them. Where the kernel cannot make faults of system calls wait, nothing is exchanged.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs, reason = "a test may fail")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::mut_from_ref,
+    missing_docs,
+    reason = "a test may fail"
+)]
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -33,7 +39,6 @@ impl Pages {
         unsafe { &*((self.range.start + offset) as *const AtomicU64) }
     }
 
-    #[expect(clippy::mut_from_ref, reason = "each test uses the pages' bytes by one thread at a time")]
     fn bytes(&self, offset: u64, count: usize) -> &mut [u8] {
         assert!(self.range.start + offset + count as u64 <= self.range.end);
         // SAFETY: inside the pages, and each test uses them by one thread.

@@ -315,8 +315,6 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
     assert_eq!(owner.words(1, 0, 512), [PAGE_IS_OVER; 512]);
 }
 
-
-
 #[test]
 fn words_and_values_out_of_range_violate_the_protocol() {
     let page = SignalsId(1);

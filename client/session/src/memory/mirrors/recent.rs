@@ -55,6 +55,7 @@ impl Recent {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "these are lists of ranges, some with one")]
 mod tests {
     use super::*;
 
