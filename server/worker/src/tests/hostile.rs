@@ -73,7 +73,7 @@ fn kinds() -> Vec<u16> {
 /// A session of random messages, and then a question; whether that is answered.
 fn is_served(random: &mut Random, kinds: &[u16]) -> bool {
     // These wait for the client, as they should.
-    const WAITS: [u16; 2] = [HostFunction::KIND, CopyLate::KIND];
+    const WAITS: [u16; 3] = [HostFunction::KIND, CopyLate::KIND, CopyBulkToDevice::KIND];
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut raw = ours.try_clone().unwrap();
     let mut client = Client::over((ours, theirs), Arc::new(Fake::default()), MEMORY, None);
