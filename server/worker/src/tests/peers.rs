@@ -79,7 +79,20 @@ fn memory_of_an_owner_that_is_over_is_charged_to_who_holds_it_also_beyond_its_qu
     assert!(importer.reported.try_recv().is_err(), "there is nobody to tell");
 }
 
-                Heard::Taken => {}
+#[test]
+fn a_new_block_with_the_number_of_one_that_an_importer_holds_is_not_given_to_it() {
+    let (mut owner, importer) = shared();
+    owner.client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
+    owner.client.send(&ReleaseBlock { block: BlockId(1) });
+    owner.client.ok(&CreateBlock { block: BlockId(1), bytes: 2 * BLOCK });
+    // The importer pays for a block once, however often it has it: it must not take one for the other.
+    let (outcome, descriptor) = owner.ask(2, &proved(2, 3, Kind::Block, 1));
+    assert_eq!((outcome, descriptor.is_some()), (Err(Refused::NotSupported), false));
+    assert_eq!(owner.ask(3, &proved(3, 3, Kind::Block, 1)).0, Ok(2 * BLOCK), "another has no other");
+    owner.notify(&PeerNotice::Returned(2, vec![(Kind::Block, 1)]), None);
+    assert_eq!(owner.ask(2, &proved(2, 3, Kind::Block, 1)).0, Ok(2 * BLOCK));
+    drop(importer);
+}
 
 #[test]
 fn an_importer_that_is_over_holds_nothing() {
@@ -313,6 +326,20 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
     // The words are raised one after the other.
     while owner.words(1, 511, 1) != [PAGE_IS_OVER] {}
     assert_eq!(owner.words(1, 0, 512), [PAGE_IS_OVER; 512]);
+}
+
+#[test]
+fn a_sharer_that_leaves_words_beyond_all_values_holds_nobody_up_after_its_end() {
+    let (owner, mut importer) = shared_page();
+    let wait = AwaitSignal { stream: StreamId(1), signals: SignalsId(5), word: 7, value: 3 };
+    importer.client.device.host(PLACES.start).lock().unwrap()[7 * 8..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    importer.client.send(&wait);
+    let waits = importer.client.send(&SynchronizeStream { stream: StreamId(1) });
+    importer.client.nothing_comes();
+    drop(owner);
+    importer.notify(&PeerNotice::Over(1), None);
+    replied(&mut importer.client, waits);
+    assert_eq!(importer.words(5, 0, 512), [PAGE_IS_OVER; 512]);
 }
 
 #[test]
