@@ -45,6 +45,18 @@ impl Floed {
         Self::start_on(&device(), flags, environment)
     }
 
+    /// The same with the token of another daemon, as one client needs it for both.
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_beside(other: &Self, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // With the permissions of the first.
+        std::fs::copy(other.token_file(), folder.path().join("token")).expect("the other has one");
+        Self::start_in(folder, &device(), flags, &[], Stdio::inherit())
+    }
+
     /// The same on a device library of the test's own.
     ///
     /// # Panics

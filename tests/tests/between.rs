@@ -72,7 +72,7 @@ fn two_daemons() {
 /// A daemon, and one whose operator has named the first.
 fn two_daemons_that_connect(first_at: impl Fn(&Floed) -> String) -> [Floed; 2] {
     let first = Floed::start();
-    let second = Floed::start_with(&["--peer", &first_at(&first)], &[]);
+    let second = Floed::start_beside(&first, &["--peer", &first_at(&first)]);
     [first, second]
 }
 

@@ -584,6 +584,8 @@ impl Peer {
                     None => self.reply_with(sequence, 400, 0, "no such ticket or block", &[]),
                 }
             }
+            // No server that a test plays connects to another.
+            Request::ConnectPeer(_) => return self.reply_with(sequence, 801, 0, "not named", &[]),
             Request::AskPeer(_) => {
                 self.reply(sequence, &AskPeerReply { rank: 0, access: 1, atomics: 1, arrays: 1 });
             }
