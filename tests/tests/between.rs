@@ -69,9 +69,9 @@ fn two_daemons() {
     }
 }
 
-/// A daemon, and one whose operator has named the first.
+/// A daemon, and one whose operator has named the first. The first's has named another, so it lets servers in.
 fn two_daemons_that_connect(first_at: impl Fn(&Floed) -> String) -> [Floed; 2] {
-    let first = Floed::start();
+    let first = Floed::start_with(&["--peer", "unix:///nowhere"], &[]);
     let second = Floed::start_beside(&first, &["--peer", &first_at(&first)]);
     [first, second]
 }
@@ -82,6 +82,17 @@ fn two_daemons_of_which_one_connects_to_the_other_over_tcp() {
     let places = [&daemons[0], &daemons[1]].map(|daemon| format!("{}:0", daemon.tcp()));
     every_run_passes(2, |program| program.on_each(&daemons[0], &places));
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn a_server_whose_operator_has_named_none_lets_none_in_and_copies_pass_the_client() {
+    let first = Floed::start();
+    let second = Floed::start_beside(&first, &["--peer", first.tcp()]);
+    let places = [&first, &second].map(|daemon| format!("{}:0", daemon.tcp()));
+    let program = example("crossWaits", Linkage::Static, &["60"]).on_each(&first, &places);
+    let outcome = program.variable("FLOE_LOG", "warn").run();
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("pass this program"), "{}", outcome.stderr);
 }
 
 #[test]

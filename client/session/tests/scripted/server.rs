@@ -585,7 +585,7 @@ impl Peer {
                 }
             }
             // No server that a test plays connects to another.
-            Request::ConnectPeer(_) => return self.reply_with(sequence, 801, 0, "not named", &[]),
+            Request::ConnectPeer(_) => self.reply_with(sequence, 801, 0, "not named", &[]),
             Request::AskPeer(_) => {
                 self.reply(sequence, &AskPeerReply { rank: 0, access: 1, atomics: 1, arrays: 1 });
             }

@@ -193,6 +193,11 @@ impl Host for Server {
     }
 
     fn peer(&self, session: u64) -> Result<Arc<WorkerChannel>, Refusal> {
+        if !self.dialer.names_any() {
+            let detail =
+                "this server takes no connections of other servers\n  name them: floe serve --peer ADDRESS".into();
+            return Err(Refusal { status: status::NOT_PERMITTED, detail });
+        }
         let channel = Server::sessions(self).entrance(session).map(|entrance| entrance.channel());
         // Who guesses numbers learns no more than that a guess was wrong.
         let detail = format!("no session here takes this connection: {session}");

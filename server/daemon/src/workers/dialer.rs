@@ -67,6 +67,11 @@ impl Dialer {
         Arc::new(Self { named, under_way: Mutex::default() })
     }
 
+    /// Whether the operator has named any server: else none is let in either.
+    pub(crate) fn names_any(&self) -> bool {
+        !self.named.is_empty()
+    }
+
     /// The server of this address, if it was named.
     fn named(&self, server: &str) -> Option<&Address> {
         let wanted: Address = server.parse().ok().filter(|_| server.len() <= MOST_ADDRESS)?;
