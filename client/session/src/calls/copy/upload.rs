@@ -29,22 +29,10 @@ impl Client {
         extent: &Extent,
         mode: Mode,
     ) -> CudaResult<()> {
-        self.begin_upload(stream, to, from, extent, mode)?;
-        if stream.vgpu.peers.shares() { Self::wait_where(mode, stream) } else { Ok(()) }
-    }
-
-    fn begin_upload(
-        &self,
-        stream: &StreamState,
-        to: Spot<'_>,
-        from: &OnHost<'_>,
-        extent: &Extent,
-        mode: Mode,
-    ) -> CudaResult<()> {
         let (vgpu, source) = (&stream.vgpu, &from.range);
         if !is_reached(vgpu, to, extent)? {
             let owner = to.memory.other_than(vgpu)?;
-            return self.on_behalf(stream, owner, |remote| self.begin_upload(remote, to, from, extent, mode));
+            return self.on_behalf(stream, owner, |remote| self.upload(remote, to, from, extent, mode));
         }
         let end = ProgramEnd::new(self, from, stream);
         let (first, way) = to_device(&end, mode, extent);
@@ -78,8 +66,8 @@ impl Client {
             (ToDevice::Packed, extent) => send_packed(vgpu, stream.progress(), to.end, source, extent),
         }?;
         // CUDA's copy from pinned memory is over when it returns. Streams that wait for this one cannot tell whether it is.
-        let is_seen = mode == Mode::Waits && !is_by_device && self.has_unordered(stream) && from.pinned().is_some();
-        if is_seen { vgpu.synchronize_stream(stream.progress()) } else { Ok(()) }
+        let is_seen = || vgpu.peers.shares() || from.pinned().is_some() && self.has_unordered(stream);
+        if !is_by_device && is_seen() { Self::wait_where(mode, stream) } else { Ok(()) }
     }
 
     /// Whether the program has streams that do not wait for one: not for a legacy default stream, or of another vGPU.
