@@ -8,7 +8,7 @@ use floe_abi::CudaError;
 use super::sharer::{KEY, Session, TICKET};
 use super::*;
 use crate::daemon::peer_notices::*;
-use crate::peer::page::{PAGE_IS_OVER, PLACES};
+use crate::peer::page::PLACES;
 use crate::peer::proof::{Claim, Key};
 
 const INVALID_HANDLE: u32 = 400;
@@ -323,9 +323,7 @@ fn the_owner_of_a_page_learns_that_an_importer_is_over_and_a_page_that_came_back
     assert_eq!(outcome, Ok(4096));
     assert_eq!(owner.words(1, 0, 1), [0]);
     owner.notify(&PeerNotice::Over(3), None);
-    // The words are raised one after the other.
-    while owner.words(1, 511, 1) != [PAGE_IS_OVER] {}
-    assert_eq!(owner.words(1, 0, 512), [PAGE_IS_OVER; 512]);
+    owner.sees_the_end_of(1);
 }
 
 #[test]
@@ -339,7 +337,7 @@ fn a_sharer_that_leaves_words_beyond_all_values_holds_nobody_up_after_its_end() 
     drop(owner);
     importer.notify(&PeerNotice::Over(1), None);
     replied(&mut importer.client, waits);
-    assert_eq!(importer.words(5, 0, 512), [PAGE_IS_OVER; 512]);
+    importer.sees_the_end_of(5);
 }
 
 #[test]

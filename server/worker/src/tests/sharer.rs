@@ -9,6 +9,7 @@ use super::peers::imported;
 use super::*;
 use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::peer_notices::*;
+use crate::peer::page::PAGE_IS_OVER;
 use crate::sandbox::Reserved;
 use crate::{PeerEnds, PeerReports};
 
@@ -146,6 +147,12 @@ impl Session {
             assert!(Instant::now() < until, "beside: {}", self.beside());
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Waits until a page is over. Its words become so one after the other.
+    pub(super) fn sees_the_end_of(&mut self, page: u64) {
+        while self.words(page, 511, 1) != [PAGE_IS_OVER] {}
+        assert_eq!(self.words(page, 0, 512), [PAGE_IS_OVER; 512]);
     }
 
     pub(super) fn words(&mut self, page: u64, first: u32, count: u32) -> Vec<u64> {
