@@ -51,10 +51,19 @@ impl Floed {
     /// When it does not listen within a minute.
     #[must_use]
     pub fn start_beside(other: &Self, flags: &[&str]) -> Self {
+        Self::start_beside_with(other, flags, &[])
+    }
+
+    /// The same with more environment.
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_beside_with(other: &Self, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // With the permissions of the first.
         std::fs::copy(other.token_file(), folder.path().join("token")).expect("the other has one");
-        Self::start_in(folder, &device(), flags, &[], Stdio::inherit())
+        Self::start_in(folder, &device(), flags, environment, Stdio::inherit())
     }
 
     /// The same on a device library of the test's own.

@@ -84,6 +84,19 @@ fn two_daemons_of_which_one_connects_to_the_other_over_tcp() {
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
 }
 
+/// As on a GPU, where many streams share few queues: a stream that waits holds up all that is issued behind it.
+#[test]
+fn two_daemons_whose_streams_share_one_hardware_queue() {
+    for place in [|daemon: &Floed| daemon.tcp().to_owned(), |daemon: &Floed| daemon.unix().to_owned()] {
+        let one_queue = [("FLOE_CPU_QUEUES", "1")];
+        let first = Floed::start_with(&["--peer", "unix:///nowhere"], &one_queue);
+        // By one of the two addresses they connect; else copies and waits pass the client.
+        let second = Floed::start_beside_with(&first, &["--peer", first.tcp()], &one_queue);
+        let places = [&first, &second].map(|daemon| format!("{}:0", place(daemon)));
+        every_run_passes(2, |program| program.on_each(&first, &places));
+    }
+}
+
 #[test]
 fn a_server_whose_operator_has_named_none_lets_none_in_and_copies_pass_the_client() {
     let first = Floed::start();

@@ -144,6 +144,8 @@ table! {
         "Compute capability that a device reports.";
     cores: Count<1, 1024>, "FLOE_CPU_CORES", Variable, "COUNT", unset "all that the process may use",
         "Threads that a device computes with: 1 to 1024.";
+    queues: Count<0, 1024>, "FLOE_CPU_QUEUES", Variable, "COUNT", default "0",
+        "Queues that the streams of a context share, as a GPU's streams do: 0 to 1024. 0: each stream has its own.";
     dry_run: Switch, "FLOE_CPU_DRY_RUN", Variable, "", default "no",
         "Accept kernels that come as machine code and compute nothing. Results mean nothing.";
 }

@@ -322,16 +322,16 @@ fn an_event_of_another_server_is_raised_by_the_client_and_no_thread_of_a_driver_
     here.wait_for("AwaitSignal", 1);
     there.wait_for("SynchronizeStream", 1);
     client.mem_get_info().unwrap();
-    assert_eq!((here.count("RaiseSignal"), here.count("HostFunction")), (0, 0));
+    assert_eq!((here.count("RaiseNow"), here.count("HostFunction")), (0, 0));
     go.send(()).unwrap();
-    here.wait_for("RaiseSignal", 1);
+    here.wait_for("RaiseNow", 1);
     let seen = here.seen();
     let raised = seen.iter().find_map(|seen| match seen.request() {
-        Request::RaiseSignal(raise) => Some((raise.event.0, raise.word, raise.value)),
+        Request::RaiseNow(raise) => Some((raise.word, raise.value)),
         _ => None,
     });
     let (word, value) = seen.iter().find_map(awaited).unwrap();
-    assert_eq!(raised, Some((0, word, value)));
+    assert_eq!(raised, Some((word, value)));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_wait_ends_when_the_other_server_is_gone() {
     client.event_record(event, Stream::LEGACY).unwrap();
     client.ctx_set_current(contexts[0]).unwrap();
     client.stream_wait_event(Stream::LEGACY, event, 0).unwrap();
-    here.wait_for("RaiseSignal", 1);
+    here.wait_for("RaiseNow", 1);
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn an_event_behind_bytes_for_the_host_is_over_when_they_are_here() {
     program.servers[1].wait_for("SynchronizeStream", 1);
     assert_eq!(program.servers[1].count("RaiseSignal"), 0);
     go.send(()).unwrap();
-    program.servers[0].wait_for("RaiseSignal", 1);
+    program.servers[0].wait_for("RaiseNow", 1);
     assert_eq!(memory.to_vec(), [5; 64]);
 }
 

@@ -68,7 +68,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
         // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
-        dialer: Dialer::new(linked(&settings.peers, &probe.kind)),
+        dialer: Dialer::new(settings.peers.clone()),
         probe,
         offered,
         token,
@@ -117,16 +117,6 @@ fn close(doors: Doors) {
         }
     }
     drop(doors);
-}
-
-/// The servers that workers here may be connected to. With NVIDIA's driver none: on an H100 a program that copied between two
-/// servers stood still (docs/explanation/between-servers.md).
-fn linked(named: &[Address], kind: &str) -> Vec<Address> {
-    if kind == "cpu" || named.is_empty() {
-        return named.to_vec();
-    }
-    log(format_args!("WARNING: --peer does nothing with NVIDIA's driver yet: copies between servers pass the client"));
-    Vec::new()
 }
 
 fn session_limits(settings: &Settings) -> SessionLimits {

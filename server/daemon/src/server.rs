@@ -141,7 +141,8 @@ impl Server {
                 // the client's connection ends.
                 let _ = give(&channel, Role::Joined, link);
             }
-            Ok((link, Outcome::Peer(channel))) => {
+            Ok((link, Outcome::Peer(channel, session))) => {
+                self.sessions().accounting().links(session);
                 // As above. The worker refuses who does not prove a ticket's key.
                 let _ = give(&channel, Role::Peer, link);
             }
@@ -228,7 +229,10 @@ impl Server {
             Report::Broken(broken) => self.breaks(session, source, broken),
             Report::Ready => self.measure(session, &target),
             Report::Import(import) => member.import(import),
-            Report::Dial(dial) => self.dial(session, source, dial),
+            Report::Dial(dial) => {
+                self.sessions().accounting().links(session);
+                self.dial(session, source, dial);
+            }
             Report::Returned(returned) => member.returned(&returned),
             Report::Ended(_) => {}
         };

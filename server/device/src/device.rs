@@ -5,7 +5,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use floe_abi::{
-    Array, ArrayShape, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle, Stream,
+    Array, ArrayShape, Context, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle, Stream,
     StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject,
 };
 
@@ -64,6 +64,12 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
 
     /// Makes the context current on the calling thread.
     fn enter(&self) -> CudaResult<()>;
+    /// Makes a further context on the GPU, current on no thread. Nothing on its streams stands behind work of the first one's.
+    fn make_context(&self) -> CudaResult<Context>;
+    /// Makes a further context current on the calling thread.
+    fn enter_context(&self, context: Context) -> CudaResult<()>;
+    /// Ends a further context with all that is in it.
+    fn end_context(&self, context: Context) -> CudaResult<()>;
     /// Gives the context up and makes a new one.
     fn reset(&self) -> CudaResult<()>;
     /// The memory that its driver takes by itself.

@@ -106,6 +106,20 @@ impl Device for Gpu {
         self.driver.ctx_set_current(self.context())
     }
 
+    fn make_context(&self) -> CudaResult<Context> {
+        let context = self.driver.ctx_create(0, self.device)?;
+        self.driver.ctx_pop_current()?;
+        Ok(context)
+    }
+
+    fn enter_context(&self, context: Context) -> CudaResult<()> {
+        self.driver.ctx_set_current(context)
+    }
+
+    fn end_context(&self, context: Context) -> CudaResult<()> {
+        self.driver.ctx_destroy(context)
+    }
+
     fn reset(&self) -> CudaResult<()> {
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;

@@ -109,7 +109,7 @@ impl Simulator {
         }
         let host_memory = Arc::<HostMemory>::default();
         Self {
-            executor: Executor::new(Arc::clone(&memory), Arc::clone(&host_memory), settings.cores),
+            executor: Executor::new(Arc::clone(&memory), Arc::clone(&host_memory), settings.cores, settings.queues),
             memory,
             contexts: Contexts::default(),
             streams: Streams::default(),

@@ -14,7 +14,7 @@ use floe_wire::{EventId, QueryStream, WaitEvent};
 
 use crate::client::Client;
 use crate::log::log_once;
-use crate::memory::peers::signals::Awaited;
+use crate::memory::peers::signals::{Awaited, one_pair_at_a_time};
 use crate::objects::event::EventState;
 use crate::objects::event::shared::SharedEvent;
 use crate::objects::stream::{Asked, StreamState};
@@ -131,6 +131,7 @@ impl Client {
     /// complete and ends the stream's wait. No thread stands meanwhile.
     fn wait_across(stream: &StreamState, other: &StreamState) -> CudaResult<()> {
         other.vgpu.send_mirrors()?;
+        let _pair = one_pair_at_a_time();
         let raise = stream.vgpu.await_process(stream.progress())?;
         other.vgpu.connection.when_over(other.progress(), move || raise.elsewhere())
     }

@@ -73,8 +73,6 @@ pub(crate) struct Peers<V> {
     shares: AtomicBool,
     /// Whether others have returned blocks since an allocation last waited for that.
     returns: AtomicBool,
-    /// A stream on which nothing is ever put, for raising words from here. With the vGPU's epoch when it was made.
-    lane: Mutex<Option<(u64, u64)>>,
     /// Links to vGPUs of other servers, by their ordinals, at the one of the lower ordinal.
     links: Mutex<HashMap<u8, Way>>,
     /// What this GPU can do with others, by their numbers.
@@ -94,7 +92,6 @@ impl<V> Peers<V> {
             signals: Mutex::default(),
             raiser: OnceLock::new(),
             returns: AtomicBool::new(false),
-            lane: Mutex::default(),
             links: Mutex::default(),
             abilities: Mutex::default(),
         }

@@ -174,6 +174,8 @@ pub enum Request<'a> {
     PeerReady(PeerReady),
     /// See [`PeerDone`].
     PeerDone(PeerDone),
+    /// See [`RaiseNow`].
+    RaiseNow(RaiseNow),
     /// See [`Hello`].
     Hello(Hello<'a>),
     /// See [`Authenticate`].
@@ -322,6 +324,7 @@ impl<'a> Request<'a> {
             PeerJoin::KIND => PeerJoin::decode(payload).map(Self::PeerJoin),
             PeerReady::KIND => PeerReady::decode(payload).map(Self::PeerReady),
             PeerDone::KIND => PeerDone::decode(payload).map(Self::PeerDone),
+            RaiseNow::KIND => RaiseNow::decode(payload).map(Self::RaiseNow),
             Hello::KIND => Hello::decode(payload).map(Self::Hello),
             Authenticate::KIND => Authenticate::decode(payload).map(Self::Authenticate),
             ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
@@ -441,6 +444,7 @@ impl<'a> Request<'a> {
             Self::PeerJoin(_) => PeerJoin::NAME,
             Self::PeerReady(_) => PeerReady::NAME,
             Self::PeerDone(_) => PeerDone::NAME,
+            Self::RaiseNow(_) => RaiseNow::NAME,
             Self::Hello(_) => Hello::NAME,
             Self::Authenticate(_) => Authenticate::NAME,
             Self::ListGpus(_) => ListGpus::NAME,
@@ -559,6 +563,7 @@ impl<'a> Request<'a> {
             Self::PeerJoin(_) => PeerJoin::CLASS,
             Self::PeerReady(_) => PeerReady::CLASS,
             Self::PeerDone(_) => PeerDone::CLASS,
+            Self::RaiseNow(_) => RaiseNow::CLASS,
             Self::Hello(_) => Hello::CLASS,
             Self::Authenticate(_) => Authenticate::CLASS,
             Self::ListGpus(_) => ListGpus::CLASS,
@@ -677,6 +682,7 @@ impl<'a> Request<'a> {
             Self::PeerJoin(_) => PeerJoin::KIND,
             Self::PeerReady(_) => PeerReady::KIND,
             Self::PeerDone(_) => PeerDone::KIND,
+            Self::RaiseNow(_) => RaiseNow::KIND,
             Self::Hello(_) => Hello::KIND,
             Self::Authenticate(_) => Authenticate::KIND,
             Self::ListGpus(_) => ListGpus::KIND,
@@ -794,6 +800,7 @@ impl<'a> Request<'a> {
             Self::PeerJoin(message) => message.encode(out),
             Self::PeerReady(message) => message.encode(out),
             Self::PeerDone(message) => message.encode(out),
+            Self::RaiseNow(message) => message.encode(out),
             Self::Hello(message) => message.encode(out),
             Self::Authenticate(message) => message.encode(out),
             Self::ListGpus(message) => message.encode(out),
@@ -934,6 +941,7 @@ impl Request<'_> {
             Self::PeerJoin(_) => Err(H::misplaced(Recipient::Connection)),
             Self::PeerReady(_) => Err(H::misplaced(Recipient::Connection)),
             Self::PeerDone(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::RaiseNow(_) => Err(H::misplaced(Recipient::Reader)),
             Self::Hello(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::Authenticate(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::ListGpus(_) => Err(H::misplaced(Recipient::Daemon)),

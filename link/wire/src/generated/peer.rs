@@ -968,6 +968,43 @@ impl Message for PeerDone {
     }
 }
 
+/// Raises a word of a page of the session's own to `value`, unless it is higher. Handled as soon as it is read, not in command order: the issuer may wait for room behind the very wait that this ends.
+///
+/// Kind 0x0f15, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RaiseNow {
+    pub signals: SignalsId,
+    pub word: u32,
+    pub value: u64,
+}
+
+impl<'a> Field<'a> for RaiseNow {
+    const LEAST: usize = <SignalsId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.signals.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.word.to_le_bytes());
+        room[12..20].copy_from_slice(&self.value.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { signals: reader.field("signals")?, word: reader.field("word")?, value: reader.field("value")? })
+    }
+}
+
+impl Message for RaiseNow {
+    const KIND: u16 = 0x0f15;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "RaiseNow";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// Carries out the commands of this noun.
 pub trait PeerRequests: Handler {
     /// Carries out [`Export`].

@@ -768,6 +768,12 @@ impl<'a> Sample<'a> for PeerDone {
     }
 }
 
+impl<'a> Sample<'a> for RaiseNow {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { signals: Sample::sample(source), word: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Hello<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1214,7 +1220,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 111;
+pub(crate) const REQUEST_SAMPLES: usize = 112;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1301,33 +1307,34 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         80 => Request::PeerJoin(Sample::sample(source)),
         81 => Request::PeerReady(Sample::sample(source)),
         82 => Request::PeerDone(Sample::sample(source)),
-        83 => Request::Hello(Sample::sample(source)),
-        84 => Request::Authenticate(Sample::sample(source)),
-        85 => Request::ListGpus(Sample::sample(source)),
-        86 => Request::ListSessions(Sample::sample(source)),
-        87 => Request::Attach(Sample::sample(source)),
-        88 => Request::Join(Sample::sample(source)),
-        89 => Request::UseRings(Sample::sample(source)),
-        90 => Request::Continue(Sample::sample(source)),
-        91 => Request::Acknowledge(Sample::sample(source)),
-        92 => Request::Goodbye(Sample::sample(source)),
-        93 => Request::Salt(Sample::sample(source)),
-        94 => Request::Heartbeat(Sample::sample(source)),
-        95 => Request::ShareMemory(Sample::sample(source)),
-        96 => Request::MapShared(Sample::sample(source)),
-        97 => Request::UnmapShared(Sample::sample(source)),
-        98 => Request::ShareFile(Sample::sample(source)),
-        99 => Request::CreateStream(Sample::sample(source)),
-        100 => Request::DestroyStream(Sample::sample(source)),
-        101 => Request::WaitEvent(Sample::sample(source)),
-        102 => Request::SynchronizeStream(Sample::sample(source)),
-        103 => Request::QueryStream(Sample::sample(source)),
-        104 => Request::MemoryOperations(Sample::sample(source)),
-        105 => Request::ReadTelemetry(Sample::sample(source)),
-        106 => Request::EncodeTensorMap(Sample::sample(source)),
-        107 => Request::CreateTexture(Sample::sample(source)),
-        108 => Request::DestroyTexture(Sample::sample(source)),
-        109 => Request::CreateSurface(Sample::sample(source)),
+        83 => Request::RaiseNow(Sample::sample(source)),
+        84 => Request::Hello(Sample::sample(source)),
+        85 => Request::Authenticate(Sample::sample(source)),
+        86 => Request::ListGpus(Sample::sample(source)),
+        87 => Request::ListSessions(Sample::sample(source)),
+        88 => Request::Attach(Sample::sample(source)),
+        89 => Request::Join(Sample::sample(source)),
+        90 => Request::UseRings(Sample::sample(source)),
+        91 => Request::Continue(Sample::sample(source)),
+        92 => Request::Acknowledge(Sample::sample(source)),
+        93 => Request::Goodbye(Sample::sample(source)),
+        94 => Request::Salt(Sample::sample(source)),
+        95 => Request::Heartbeat(Sample::sample(source)),
+        96 => Request::ShareMemory(Sample::sample(source)),
+        97 => Request::MapShared(Sample::sample(source)),
+        98 => Request::UnmapShared(Sample::sample(source)),
+        99 => Request::ShareFile(Sample::sample(source)),
+        100 => Request::CreateStream(Sample::sample(source)),
+        101 => Request::DestroyStream(Sample::sample(source)),
+        102 => Request::WaitEvent(Sample::sample(source)),
+        103 => Request::SynchronizeStream(Sample::sample(source)),
+        104 => Request::QueryStream(Sample::sample(source)),
+        105 => Request::MemoryOperations(Sample::sample(source)),
+        106 => Request::ReadTelemetry(Sample::sample(source)),
+        107 => Request::EncodeTensorMap(Sample::sample(source)),
+        108 => Request::CreateTexture(Sample::sample(source)),
+        109 => Request::DestroyTexture(Sample::sample(source)),
+        110 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

@@ -91,8 +91,9 @@ pub(crate) enum Outcome {
     Attached(Admission),
     /// The connection, at a frame's border, belongs to the worker of this channel.
     Joined(Arc<WorkerChannel>),
-    /// The same of a connection that another server's worker has opened. It has proved nothing: the worker asks for that.
-    Peer(Arc<WorkerChannel>),
+    /// The same of a connection that another server's worker has opened, to this session. It has proved nothing: the worker asks
+    /// for that.
+    Peer(Arc<WorkerChannel>, u64),
 }
 
 /// Why an Attach or a Join is refused: the program's CUDA code, and a sentence.
@@ -232,7 +233,7 @@ impl Conversation<'_> {
         match self.host.peer(hello.session) {
             Ok(channel) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Peer(channel)))
+                Ok(Step::Over(Outcome::Peer(channel, hello.session)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }

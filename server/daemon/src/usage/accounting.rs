@@ -51,14 +51,21 @@ struct Account {
     has: u64,
     /// The size of its context, when its worker first reported it.
     overhead: Option<u64>,
+    /// Whether it may have links to other servers, whose copies have a context of their own.
+    has_links: bool,
     /// Looks in a row that found it above its allowance.
     over: u32,
 }
 
 impl Account {
+    /// Bytes of its contexts, of which each takes these.
+    fn contexts(&self, overhead: u64) -> u64 {
+        overhead.saturating_mul(1 + u64::from(self.has_links))
+    }
+
     /// Bytes that no other session may have, if a context takes `overhead`.
     fn held(&self, overhead: u64) -> u64 {
-        self.used.max(self.granted).saturating_add(overhead).max(self.has)
+        self.used.max(self.granted).saturating_add(self.contexts(overhead)).max(self.has)
     }
 }
 
@@ -149,13 +156,20 @@ impl Accounting {
         gpu.overheads.push_back(bytes);
     }
 
+    /// A session gets a connection to another server.
+    pub(crate) fn links(&mut self, session: u64) {
+        if let Some(account) = self.accounts.get_mut(&session) {
+            account.has_links = true;
+        }
+    }
+
     /// A look found these bytes of a session's process on the GPU. Returns the excess if the session must end.
     pub(crate) fn seen(&mut self, session: u64, has: u64) -> Option<Excess> {
         let account = self.accounts.get_mut(&session)?;
         account.has = has;
         // An honest session's own figure is right. For a dishonest one the others' median is.
         let overhead = account.overhead.max(self.gpus.get(&account.gpu)?.overhead())?.max(LEAST_OVERHEAD);
-        let may = account.quota.saturating_add(overhead).saturating_add(TOLERANCE);
+        let may = account.quota.saturating_add(account.contexts(overhead)).saturating_add(TOLERANCE);
         if account.quota == 0 || has <= may {
             account.over = 0;
             return None;
@@ -275,6 +289,18 @@ mod tests {
         assert_eq!(accounting.seen(1, may + 1), None);
         assert_eq!(accounting.seen(1, may + 2), Some(Excess { has: may + 2, may }));
         assert!((0..3).all(|_| accounting.seen(2, 9 * GIB).is_none()), "it has no quota");
+    }
+
+    #[test]
+    fn a_session_with_links_may_have_a_further_context() {
+        let mut accounting = one_gpu(false);
+        accounting.begin(1, 0, GIB);
+        accounting.measured(1, GIB / 2);
+        accounting.links(1);
+        let may = 2 * GIB + TOLERANCE;
+        assert!((0..3).all(|_| accounting.seen(1, may).is_none()));
+        assert_eq!(accounting.seen(1, may + 1), None);
+        assert_eq!(accounting.seen(1, may + 1), Some(Excess { has: may + 1, may }));
     }
 
     #[derive(Debug, Clone)]

@@ -185,10 +185,9 @@ fn finish<D: Device>(
             page.raise(word, value);
             left
         }
-        Action::BeginTransfer { link, transfer, sends } => {
+        Action::BeginTransfer { link, transfer, way } => {
             match outcome {
-                Ok(()) if sends => link.begin_send(transfer),
-                Ok(()) => link.begin_receive(transfer),
+                Ok(()) => link.begin(way, transfer),
                 Err(error) => link.end(&format!("the work before a transfer failed: {error}")),
             }
             Ok(())

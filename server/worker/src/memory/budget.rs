@@ -120,6 +120,8 @@ pub(crate) mod cost {
     pub(crate) const PEER_LINK: u64 = 64 << 10;
     /// A transfer of a peer link, and a bit for each of its chunks.
     pub(crate) const TRANSFER: u64 = 1 << 10;
+    /// A context for the copies of links.
+    pub(crate) const CONTEXT: u64 = 32 << 20;
     /// A page of words, and what the driver keeps of a registered one.
     pub(crate) const SIGNALS: u64 = 16 << 10;
 }

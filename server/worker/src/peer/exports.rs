@@ -96,6 +96,11 @@ impl<M: floe_device::Mapped> Exports<M> {
         bytes
     }
 
+    /// The page of this number.
+    pub(crate) fn page(&self, id: u64) -> Option<Arc<Page<M>>> {
+        self.pages.get(&id).cloned()
+    }
+
     /// A page is dropped.
     pub(crate) fn end_page(&mut self, id: u64) {
         self.tickets.end(Kind::Signals, id);

@@ -11,10 +11,12 @@ use floe_abi::{CudaError, MemHandle};
 use floe_device::Mapped;
 use floe_transport::Secret;
 
+use floe_wire::RaiseNow;
+
 use super::ends::{PATIENCE, PeerReports};
 use super::exports::{Exports, Granted};
 use super::imports::{Imported, Imports, LetGo, Object, Requests};
-use super::page::{Page, Places};
+use super::page::{Page, Places, VALUES, WORDS};
 use super::proof::{Claim, Key};
 use super::tickets::New;
 use crate::daemon::peer_notices::{
@@ -160,6 +162,22 @@ impl<M: Mapped> Hub<M> {
                 }
             }
         }
+    }
+
+    /// Raises a word of a page of the session's own; one that a reset has dropped has none.
+    ///
+    /// # Errors
+    /// What of the message cannot be.
+    pub(crate) fn raise_now(&self, message: &RaiseNow) -> Result<(), String> {
+        let RaiseNow { signals, word, value } = *message;
+        if word >= WORDS || value >= VALUES {
+            return Err(format!("no word of a signal page, or no value of one: {word}, {value:#x}"));
+        }
+        let page = self.state().exports.page(signals.0);
+        if let Some(page) = page {
+            page.raise(word, value);
+        }
+        Ok(())
     }
 
     /// A page of the session's own is dropped.

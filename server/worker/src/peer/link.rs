@@ -4,6 +4,7 @@
 //! No byte passes the client. A transfer takes part of the staging memory only when both its streams have got there, so none
 //! holds another up. When a connection ends, the link does, and what waits for it fails.
 
+mod apart;
 pub(crate) mod book;
 mod lane;
 mod mover;
@@ -22,6 +23,7 @@ use floe_wire::DevicePtr;
 
 use crate::issue::fault::Fault;
 use crate::memory::budget::Kept;
+use apart::SharedApart;
 use book::{Book, Broken};
 use staging::{Flying, Full, Staging};
 use waits::Wait;
@@ -69,6 +71,8 @@ struct State<D: Device> {
 /// The link.
 pub(crate) struct PeerLink<D: Device> {
     device: Arc<D>,
+    /// The context of its copies.
+    apart: Arc<SharedApart<D>>,
     /// Notes that transfers have failed, and why, before a stream goes on.
     failed: Failed,
     state: Mutex<State<D>>,
@@ -79,6 +83,15 @@ pub(crate) struct PeerLink<D: Device> {
     /// Wakes threads that read from connections and want a slot.
     readers: Condvar,
     _kept: Kept,
+}
+
+/// The way of a transfer's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    /// To the peer.
+    Out,
+    /// From the peer.
+    In,
 }
 
 /// Notes that transfers of a link have failed, and why.
@@ -93,7 +106,7 @@ pub(crate) enum Announced<D: Device> {
 }
 
 impl<D: Device> PeerLink<D> {
-    pub(crate) fn new(device: &Arc<D>, failed: Failed, lanes: u32, kept: Kept) -> Arc<Self> {
+    fn new(device: &Arc<D>, apart: &Arc<SharedApart<D>>, failed: Failed, lanes: u32, kept: Kept) -> Arc<Self> {
         let state = State {
             book: Book::default(),
             lanes: (0..lanes).map(|_| Lane::Missing).collect(),
@@ -107,17 +120,18 @@ impl<D: Device> PeerLink<D> {
             threads: 0,
         };
         let (mover, writers, readers) = (Condvar::new(), Condvar::new(), Condvar::new());
-        let (device, state) = (Arc::clone(device), Mutex::new(state));
-        Arc::new(Self { device, failed, state, mover, writers, readers, _kept: kept })
+        let (device, apart, state) = (Arc::clone(device), Arc::clone(apart), Mutex::new(state));
+        Arc::new(Self { device, apart, failed, state, mover, writers, readers, _kept: kept })
     }
 
     fn state(&self) -> MutexGuard<'_, State<D>> {
         floe_lock::lock(&self.state)
     }
 
-    /// The client announces a transfer to the peer.
-    pub(crate) fn announce_send(
+    /// The client announces a transfer.
+    pub(crate) fn announce(
         &self,
+        way: Way,
         transfer: u64,
         place: (DevicePtr, u64),
         wait: impl FnOnce() -> Result<Waits<D>, Fault>,
@@ -126,37 +140,23 @@ impl<D: Device> PeerLink<D> {
         if let Some(why) = &state.over {
             return Ok(Announced::Over(why.clone()));
         }
-        let agreed = state.book.announce_send(transfer, place, || Ok(Arc::clone(made.insert(wait()?))))?;
+        let wait = || Ok(Arc::clone(made.insert(wait()?)));
+        let agreed = match way {
+            Way::Out => state.book.announce_send(transfer, place, wait)?,
+            Way::In => state.book.announce_receive(transfer, place, wait).map(Ok)?,
+        };
         drop(state);
         self.demand(agreed);
         made.map(Announced::Waits).ok_or_else(|| CudaError::UNKNOWN.into())
     }
 
-    /// The client announces a transfer from the peer.
-    pub(crate) fn announce_receive(
-        &self,
-        transfer: u64,
-        place: (DevicePtr, u64),
-        wait: impl FnOnce() -> Result<Waits<D>, Fault>,
-    ) -> Result<Announced<D>, Fault> {
-        let (mut state, mut made) = (self.state(), None);
-        if let Some(why) = &state.over {
-            return Ok(Announced::Over(why.clone()));
-        }
-        state.book.announce_receive(transfer, place, || Ok(Arc::clone(made.insert(wait()?))))?;
-        made.map(Announced::Waits).ok_or_else(|| CudaError::UNKNOWN.into())
-    }
-
-    /// The stream has got to a transfer to the peer.
-    pub(crate) fn begin_send(&self, transfer: u64) {
-        self.state().book.begin_send(transfer);
-        self.mover.notify_one();
-    }
-
-    /// The stream has got to a transfer from the peer.
-    pub(crate) fn begin_receive(&self, transfer: u64) {
+    /// The stream has got to a transfer.
+    pub(crate) fn begin(&self, way: Way, transfer: u64) {
         let mut state = self.state();
-        if let Some(bytes) = state.book.begin_receive(transfer) {
+        if matches!(way, Way::Out) {
+            state.book.begin_send(transfer);
+            self.mover.notify_one();
+        } else if let Some(bytes) = state.book.begin_receive(transfer) {
             self.say(&mut state, Word::Ready { transfer, bytes });
         }
     }

@@ -7,9 +7,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use floe_abi::{
-    Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, GraphUpdate,
-    Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject, TensorMap,
-    TensorShape, TextureDescriptor, TextureObject, WordOperation,
+    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
+    GraphUpdate, Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject,
+    TensorMap, TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 use floe_device::{
     ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchRequest, Limits,
@@ -39,6 +39,8 @@ pub(crate) struct Fake {
 struct State {
     physical: HashMap<u64, Vec<u8>>,
     released: Vec<u64>,
+    /// Further contexts that have not ended.
+    contexts: usize,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
     streams: HashMap<u64, Queue>,
     /// Stream handles in the order of their creation.
@@ -441,6 +443,20 @@ impl Device for Fake {
     type Mapped = FakeMapped;
 
     fn enter(&self) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn make_context(&self) -> CudaResult<Context> {
+        self.state().contexts += 1;
+        Ok(Context(7))
+    }
+
+    fn enter_context(&self, _context: Context) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn end_context(&self, _context: Context) -> CudaResult<()> {
+        self.state().contexts -= 1;
         Ok(())
     }
 

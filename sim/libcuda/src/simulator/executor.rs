@@ -59,9 +59,9 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(memory: Arc<Memory>, host_memory: Arc<HostMemory>, cores: usize) -> Arc<Self> {
+    pub(crate) fn new(memory: Arc<Memory>, host_memory: Arc<HostMemory>, cores: usize, queues: u64) -> Arc<Self> {
         let state = ExecutorState {
-            queues: Queues::new(),
+            queues: Queues::sharing(queues),
             events: Events::default(),
             faults: HashMap::new(),
             transfer_threads: 0,

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use floe_abi::{CudaError, CudaResult};
 use floe_wire::{ConnectPeer, DropPeer, PeerLinkId, TicketId};
 
+use super::signals::one_pair_at_a_time;
 use super::ticket::Scope;
 use super::ways::{Link, Way};
 use crate::log::log;
@@ -73,7 +74,9 @@ impl<'a> Road<'a> {
         let number = &mut link.transfers[usize::from(self.goes_up)];
         *number += 1;
         let (sender, receiver) = if self.goes_up { (link.lower, link.higher) } else { (link.higher, link.lower) };
+        let pair = one_pair_at_a_time();
         let posted = post(Transfer { number: *number, sender, receiver });
+        drop(pair);
         if posted.is_err() {
             // One side may wait for the other.
             drop_at(link, lower, higher);

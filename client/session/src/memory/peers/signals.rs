@@ -2,10 +2,10 @@
 //! and whoever ends the wait is told to raise the word. No thread of a driver stands meanwhile, and a word is used again only
 //! when the wait for it is known to be over.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use floe_abi::{CudaResult, stream_flags};
-use floe_wire::{AwaitSignal, CreateStream, EventId, RaiseSignal, SignalsId, StreamId};
+use floe_abi::CudaResult;
+use floe_wire::{AwaitSignal, EventId, RaiseNow, RaiseSignal, SignalsId, StreamId};
 
 use super::words::{Page, Words};
 use crate::vgpu::Vgpu;
@@ -14,6 +14,16 @@ use floe_lock::lock;
 
 /// After so many waits the server is asked, without waiting, how far the stream has come, so that words come back.
 const ASK_EVERY: u64 = 64;
+
+/// Held while a wait of a stream and what ends it are posted to two workers, or both ends of a transfer. GPUs put many streams
+/// into few queues, so a wait also holds up what was posted behind it on other streams. With all pairs in one order everywhere,
+/// each wait depends on earlier work only, and never in a circle.
+static PAIRS: Mutex<()> = Mutex::new(());
+
+/// Both halves of a pair are posted before another pair is.
+pub(crate) fn one_pair_at_a_time() -> MutexGuard<'static, ()> {
+    lock(&PAIRS)
+}
 
 /// A word that a stream waits for, at both ends.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +59,7 @@ impl Vgpu {
             Awaited::Event(event) => (event, StreamId(0)),
             Awaited::Stream(stream) => (EventId(0), stream),
         };
+        let _pair = one_pair_at_a_time();
         self.await_raised(progress, there, |at| {
             let Word { theirs: signals, word, value, .. } = at;
             there.connection.post(&RaiseSignal { signals, word, value, event, stream }).map(drop)
@@ -133,21 +144,6 @@ impl Vgpu {
             drop_pages(&pages.unwrap_or_default(), &other, Some(self));
         }
     }
-
-    /// A stream that holds nothing, whose work is always complete.
-    fn empty_stream(&self) -> CudaResult<StreamId> {
-        let mut lane = lock(&self.peers.lane);
-        let epoch = self.epoch();
-        if let Some((stream, made)) = *lane
-            && made == epoch
-        {
-            return Ok(StreamId(stream));
-        }
-        let stream = StreamId(self.next_id());
-        self.connection.post(&CreateStream { stream, flags: stream_flags::NON_BLOCKING, priority: 0 })?;
-        *lane = Some((stream.0, epoch));
-        Ok(stream)
-    }
 }
 
 /// Drops pages at both ends; the vGPU that waits raises its own words where there is no other.
@@ -178,9 +174,7 @@ impl Drop for Raise {
         let Word { own: signals, word, value, .. } = self.at;
         let is_there = all.get(&vgpu.ordinal).is_some_and(|pages| pages.iter().any(|page| page.own == signals));
         if is_there && vgpu.epoch() == self.epoch {
-            let event = EventId(0);
-            let raise = |stream| vgpu.connection.post(&RaiseSignal { signals, word, value, event, stream });
-            let _ = vgpu.empty_stream().and_then(raise);
+            let _ = vgpu.connection.post(&RaiseNow { signals, word, value });
         }
     }
 }

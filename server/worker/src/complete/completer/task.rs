@@ -12,8 +12,8 @@ use crate::complete::events::CompletionEvent;
 use crate::issue::objects::signals::Signals;
 use crate::memory::shared_pages::SharedPages;
 use crate::memory::transfer_buffers::DownloadRange;
-use crate::peer::link::PeerLink;
 use crate::peer::link::waits::Wait;
+use crate::peer::link::{PeerLink, Way};
 use crate::peer::page::Page;
 
 /// Something to do when the GPU has come so far.
@@ -57,7 +57,7 @@ pub(crate) enum Action<D: Device> {
     /// Raise a word that other sessions may wait for.
     Raise { page: Arc<Page<D::Mapped>>, word: u32, value: u64 },
     /// A stream has got to a transfer of a peer link.
-    BeginTransfer { link: Arc<PeerLink<D>>, transfer: u64, sends: bool },
+    BeginTransfer { link: Arc<PeerLink<D>>, transfer: u64, way: Way },
     /// A stream has gone on behind a transfer; say so.
     TransferPassed { stream: StreamId, reached: u64, wait: Arc<Wait<D::Mapped>> },
     /// Say that a transfer failed that never began.

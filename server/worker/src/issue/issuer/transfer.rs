@@ -18,16 +18,9 @@ use crate::issue::fault::{Fault, violation};
 use crate::memory::budget::cost;
 use crate::peer::link::opening::{PATIENCE, Purpose, connect};
 use crate::peer::link::waits::Wait;
-use crate::peer::link::{Announced, PeerLink};
+use crate::peer::link::{Announced, PeerLink, Way};
 use crate::peer::page::{PAGE_BYTES, Page};
 use crate::peer::proof::Key;
-
-/// The way of a transfer's bytes.
-#[derive(Clone, Copy)]
-pub(super) enum Way {
-    Out,
-    In,
-}
 
 /// A transfer as the client announces it.
 #[derive(Clone, Copy)]
@@ -133,11 +126,7 @@ impl<D: Device> Issuer<D> {
         let kept = self.allowance.budget.keep(cost::TRANSFER)?;
         let words = &self.shared.links.words;
         let wait = || words.take(kept).ok_or_else(|| Fault::from(CudaError::OUT_OF_MEMORY));
-        let announced = match way {
-            Way::Out => link.announce_send(number, (at, bytes), wait)?,
-            Way::In => link.announce_receive(number, (at, bytes), wait)?,
-        };
-        match announced {
+        match link.announce(way, number, (at, bytes), wait)? {
             Announced::Waits(wait) => {
                 let issued = self.stand_for(&link, transfer, stream, wait);
                 if issued.is_err() {
@@ -170,8 +159,8 @@ impl<D: Device> Issuer<D> {
             self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions, action });
         };
         let (link, number) = (Arc::clone(link), transfer.number);
-        let sends = matches!(transfer.way, Way::Out);
-        add(vec![self.pool.record(stream)?], Action::BeginTransfer { link, transfer: number, sends });
+        let way = transfer.way;
+        add(vec![self.pool.record(stream)?], Action::BeginTransfer { link, transfer: number, way });
         let (operation, flags) = (stream_memory_operation::WAIT_VALUE_64, stream_wait_value::GEQ);
         let operation = StreamMemoryOperation::on_word(operation, wait.at(), wait.value, flags);
         self.shared.queue.wait_begins();

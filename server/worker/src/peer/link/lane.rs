@@ -132,8 +132,6 @@ impl<D: Device> PeerLink<D> {
     }
 
     fn read(&self, mut receiver: Receiver) {
-        // Another thread's calls say what is wrong with the context.
-        let _ = self.device.enter();
         let why = match self.read_all(&mut receiver) {
             Ok(()) => "the other session has closed it".to_owned(),
             Err(stop) => stop.to_string(),

@@ -1,6 +1,6 @@
 //! The thread that has the device copy chunks into slots, and learns when its copies are over.
 //! In: chunks that may leave, free slots, copies under way. Out: full slots for the connections, transfers that are over.
-//! It waits for no stream of the program's: its own hold copies only, which nothing holds up.
+//! It waits for no stream of the program's: its own hold copies only, in a context apart, so nothing holds them up.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,8 @@ impl<D: Device> PeerLink<D> {
         if state.over.is_some() || state.staging.is_some() {
             return Ok(());
         }
-        let staging = Staging::new(&self.device, state.lanes.len(), budget)?;
+        let apart = self.apart.get(&self.device, budget)?;
+        let staging = Staging::new(&self.device, apart, state.lanes.len(), budget)?;
         (state.to_send, state.to_receive) = slots(state.lanes.len());
         state.staging = Some(Arc::clone(&staging));
         let this = Arc::clone(self);
@@ -33,8 +34,6 @@ impl<D: Device> PeerLink<D> {
     }
 
     fn move_all(&self, staging: Arc<Staging<D>>) {
-        // Another thread's calls say what is wrong with the context.
-        let _ = self.device.enter();
         let spin = Spin::of_process();
         if spin.is_on() {
             sleep_precisely();

@@ -8,8 +8,10 @@ use floe_abi::{CudaResult, Stream, stream_flags};
 use floe_device::{Device, PageSize, Pinned as _};
 use floe_transport::LinkError;
 
+use super::apart::Apart;
 use super::book::{CHUNK, Chunk};
 use crate::complete::events::{CompletionEvent, Pool};
+use crate::issue::fault::Fault;
 use crate::memory::budget::{Budget, Kept};
 
 /// Slots for each connection, in each direction: while the device copies one, a connection has another.
@@ -26,6 +28,8 @@ pub(super) struct Staging<D: Device> {
     out: Stream,
     back: Stream,
     _kept: Kept,
+    /// The context of all of these: it goes last.
+    apart: Arc<Apart<D>>,
 }
 
 /// A copy by the device.
@@ -62,21 +66,33 @@ fn size(bytes: u64) -> usize {
 }
 
 impl<D: Device> Staging<D> {
-    /// Takes the memory for so many connections.
-    pub(super) fn new(device: &Arc<D>, lanes: usize, budget: &Budget) -> Result<Arc<Self>, crate::issue::fault::Fault> {
+    /// Takes the memory for so many connections. The program's context is current afterwards.
+    pub(super) fn new(
+        device: &Arc<D>,
+        apart: Arc<Apart<D>>,
+        lanes: usize,
+        budget: &Budget,
+    ) -> Result<Arc<Self>, Fault> {
+        let made = Self::make(device, apart, lanes, budget);
+        device.enter()?;
+        made
+    }
+
+    fn make(device: &Arc<D>, apart: Arc<Apart<D>>, lanes: usize, budget: &Budget) -> Result<Arc<Self>, Fault> {
         let bytes = 2 * lanes * SLOTS_OF_LANE * SLOT;
         let _kept = budget.keep(bytes as u64)?;
-        device.enter()?;
+        apart.enter()?;
         let memory = device.pin(bytes, PageSize::Large)?;
         let stream = || device.stream_create_with_priority(stream_flags::NON_BLOCKING, 0);
         let (out, back) = (stream()?, stream()?);
         let pool = Pool::new(Arc::clone(device));
-        Ok(Arc::new(Self { device: Arc::clone(device), memory, pool, out, back, _kept }))
+        Ok(Arc::new(Self { device: Arc::clone(device), memory, pool, out, back, _kept, apart }))
     }
 
     /// Has the device copy a chunk into a slot.
     pub(super) fn fetch(&self, slot: usize, chunk: Chunk) -> CudaResult<Flying<D>> {
         let bytes = size(chunk.bytes);
+        self.apart.enter()?;
         if bytes > 0 {
             self.device.download(&self.memory, slot * SLOT, chunk.at, bytes, self.out)?;
         }
@@ -98,6 +114,7 @@ impl<D: Device> Staging<D> {
         });
         outcome?;
         let issue = || {
+            self.apart.enter()?;
             if bytes > 0 {
                 self.device.upload(chunk.at, &self.memory, slot * SLOT, bytes, self.back)?;
             }
@@ -122,6 +139,7 @@ impl<D: Device> Staging<D> {
 impl<D: Device> Drop for Staging<D> {
     fn drop(&mut self) {
         // On a context beyond use the driver refuses; they are gone with it.
+        let _ = self.apart.enter();
         let _ = self.device.stream_destroy(self.out);
         let _ = self.device.stream_destroy(self.back);
         self.pool.empty();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use floe_abi::CudaError;
 use floe_device::Device;
 
+use super::apart::SharedApart;
 use super::waits::Words;
 use super::{Failed, PeerLink};
 use crate::issue::fault::{Fault, violation};
@@ -24,13 +25,14 @@ pub(crate) struct Links<D: Device> {
     by_id: Mutex<BTreeMap<u64, Arc<PeerLink<D>>>>,
     pub(crate) words: Arc<Words<D::Mapped>>,
     unknown: AtomicUsize,
+    apart: Arc<SharedApart<D>>,
     pub(crate) budget: Budget,
 }
 
 impl<D: Device> Links<D> {
     pub(crate) fn new(budget: &Budget) -> Self {
         let (by_id, unknown) = (Mutex::default(), AtomicUsize::new(0));
-        Self { by_id, words: Words::new(), unknown, budget: budget.clone() }
+        Self { by_id, words: Words::new(), unknown, apart: Arc::default(), budget: budget.clone() }
     }
 
     fn by_id(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<PeerLink<D>>>> {
@@ -49,7 +51,7 @@ impl<D: Device> Links<D> {
         if by_id.len() >= MOST {
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more peer links than: {MOST}")));
         }
-        let link = PeerLink::new(device, failed, lanes, self.budget.keep(cost::PEER_LINK)?);
+        let link = PeerLink::new(device, &self.apart, failed, lanes, self.budget.keep(cost::PEER_LINK)?);
         by_id.insert(id, Arc::clone(&link));
         Ok(link)
     }

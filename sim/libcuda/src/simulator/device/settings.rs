@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// `FLOE_CPU_CORES`: worker threads. Default: all the process may use.
     pub(crate) cores: usize,
+    /// `FLOE_CPU_QUEUES`: queues that the streams of a context share. Default 0: each stream has its own.
+    pub(crate) queues: u64,
     /// `FLOE_CPU_DRY_RUN`: kernels that come as machine code are accepted and do nothing. Default off.
     pub(crate) dry_run: bool,
     /// `CUDA_LAUNCH_BLOCKING`: every launch waits for its kernel.
@@ -50,6 +52,7 @@ impl Settings {
                 / GRANULARITY
                 * GRANULARITY,
             cores: setting(variable, "FLOE_CPU_CORES", "a number from 1 on", parse_cores).unwrap_or(cores),
+            queues: setting(variable, "FLOE_CPU_QUEUES", "a number from 0 to 1024", parse_queues).unwrap_or(0),
             dry_run: setting(variable, "FLOE_CPU_DRY_RUN", "1 or yes, 0 or no", parse_switch).unwrap_or(false),
             launch_blocking: variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value.trim() == "1"),
             eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|value| value.trim() == "EAGER"),
@@ -89,6 +92,10 @@ fn parse_devices(text: &str) -> Option<usize> {
 
 fn parse_cores(text: &str) -> Option<usize> {
     text.parse().ok().filter(|cores| (1..=1024).contains(cores))
+}
+
+fn parse_queues(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|queues| *queues <= 1024)
 }
 
 fn parse_compute(text: &str) -> Option<(u32, u32)> {

@@ -118,7 +118,7 @@ mod tests {
         let memory = Memory::reserve(base, 2 << 20).expect("addresses");
         let host_memory = Arc::<HostMemory>::default();
         let word = host_memory.allocate(64, 0, 1).expect("memory");
-        (Executor::new(memory, Arc::clone(&host_memory), 1), DevicePtr(word.0), host_memory)
+        (Executor::new(memory, Arc::clone(&host_memory), 1, 0), DevicePtr(word.0), host_memory)
     }
 
     fn wait(at: DevicePtr, value: u64) -> Work {

@@ -53,13 +53,26 @@ pub(crate) struct Queues<W> {
     streams: BTreeMap<StreamKey, Stream<W>>,
     legacy: HashMap<u64, StreamKey>,
     ready: VecDeque<StreamKey>,
+    /// Hardware queues of a context; 0: each stream has one of its own.
+    shared: u64,
+    /// The last work of each shared queue, by context and number.
+    last_shared: HashMap<(u64, u64), StreamPosition>,
     next_stream: u64,
     next_number: u64,
 }
 
 impl<W> Queues<W> {
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
+        Self::sharing(0)
+    }
+
+    /// The streams of a context share this many hardware queues, as those of a GPU do: what is behind unfinished work in its
+    /// queue waits for it, whichever stream that is of. 0: each stream has its own.
+    pub(crate) fn sharing(shared: u64) -> Self {
         Self {
+            shared,
+            last_shared: HashMap::new(),
             streams: BTreeMap::new(),
             legacy: HashMap::new(),
             ready: VecDeque::new(),
@@ -109,6 +122,7 @@ impl<W> Queues<W> {
 
     /// Closes all streams of `context`.
     pub(crate) fn close_of_context(&mut self, context: u64) {
+        self.last_shared.retain(|(its, _), _| *its != context);
         let of_context = self.streams.iter().filter(|(_, stream)| stream.context == context);
         let keys: Vec<StreamKey> = of_context.map(|(key, _)| *key).collect();
         for key in keys {
@@ -125,13 +139,19 @@ impl<W> Queues<W> {
         let mut follow: Vec<StreamPosition> =
             after.iter().copied().filter(|position| !self.is_done(*position)).collect();
         self.follow_default_stream(context, kind, &mut follow);
+        let queue = (context, key.0.checked_rem(self.shared).unwrap_or_default());
+        follow.extend(self.last_shared.get(&queue).copied().filter(|position| !self.is_done(*position)));
         let number = self.next_number;
         self.next_number += 1;
         let stream = self.streams.get_mut(&key)?;
         stream.items.push_back(Item { number, after: follow, work: Some(work) });
         stream.last = number;
+        let position = StreamPosition { stream: key, number };
+        if self.shared > 0 {
+            self.last_shared.insert(queue, position);
+        }
         self.list_if_ready(key);
-        Some(StreamPosition { stream: key, number })
+        Some(position)
     }
 
     fn follow_default_stream(&self, context: u64, kind: StreamKind, follow: &mut Vec<StreamPosition>) {
@@ -311,6 +331,23 @@ mod tests {
         queues.enqueue(right, &[], "right");
         assert!(queues.take(|_| true).is_some());
         assert!(queues.take(|_| true).is_some());
+    }
+
+    #[test]
+    fn work_in_a_shared_queue_waits_for_what_is_before_it() {
+        let mut queues = Queues::sharing(2);
+        let streams = [(); 3].map(|()| queues.open(CONTEXT, StreamKind::NonBlocking));
+        let apart = queues.open(CONTEXT + 1, StreamKind::NonBlocking);
+        for (stream, work) in streams.iter().chain([&apart]).zip(["stands", "beside", "behind", "apart"]) {
+            queues.enqueue(*stream, &[], work);
+        }
+        let (stands, _) = queues.take(|work| *work == "stands").expect("ready");
+        assert_eq!(
+            (run_one(&mut queues), run_one(&mut queues), run_one(&mut queues)),
+            (Some("beside"), Some("apart"), None)
+        );
+        queues.finish(stands.stream);
+        assert_eq!(run_one(&mut queues), Some("behind"));
     }
 
     #[test]

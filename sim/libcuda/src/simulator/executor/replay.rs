@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn runs_follow_one_another_on_any_stream_and_joins_wait_for_their_branches() {
         let memory = Memory::reserve(0x7_0000_0000_0000 >> 4, 2 << 20).expect("addresses");
-        let executor = Executor::new(memory, Arc::default(), 1);
+        let executor = Executor::new(memory, Arc::default(), 1, 0);
         let streams = [(); 2].map(|()| executor.open(1, StreamKind::NonBlocking));
         let diamond = Script { scenes: vec![noting(1, &[]), noting(2, &[0]), noting(3, &[0]), noting(4, &[1, 2])] };
         let mut stage = Stage::new(&executor);
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_scene_that_follows_a_later_one_is_refused() {
         let memory = Memory::reserve(0x7_1000_0000_0000 >> 4, 2 << 20).expect("addresses");
-        let executor = Executor::new(memory, Arc::default(), 1);
+        let executor = Executor::new(memory, Arc::default(), 1, 0);
         let stream = executor.open(1, StreamKind::NonBlocking);
         let script = Script { scenes: scenes(&[&[1], &[]]) };
         let refused = executor.replay(stream, &script, &mut Stage::new(&executor));
