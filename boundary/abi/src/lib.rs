@@ -21,7 +21,7 @@ mod textures;
 pub use arrays::{Array3dDescriptor, ArrayDescriptor, ArrayShape, element_bytes};
 pub use constants::*;
 pub use contexts::{CigParam, ContextCreateParams, ExecAffinityParam};
-pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, MemcpyAttributes};
+pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, Memcpy3dPeer, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{
     BatchMemOpNodeParams, ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams,

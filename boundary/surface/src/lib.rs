@@ -17,7 +17,7 @@ pub mod marshal;
 mod prelude;
 mod process;
 
-pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
+pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow, PeerBox};
 pub use arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub use arguments::host_block::{HostBlock, PAGE};
 pub use arguments::jit::JitOptions;

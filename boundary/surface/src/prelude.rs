@@ -1,7 +1,7 @@
 //! The names generated code uses, in one list: the driver API's types and the surface's own. It holds nothing else.
 
 pub(crate) use crate::arguments::c_pointers as c;
-pub(crate) use crate::arguments::copy::{CopyBox, CopyPlace};
+pub(crate) use crate::arguments::copy::{CopyBox, CopyPlace, PeerBox};
 pub(crate) use crate::arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub(crate) use crate::arguments::jit::JitOptions;
 pub(crate) use crate::arguments::launch::Launch;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use floe_abi::Stream;
+use floe_abi::{Context, CudaError, Stream};
 use floe_surface::*;
 use floe_wire::Request;
 use scripted::*;
@@ -427,4 +427,20 @@ fn a_copy_between_vgpus_tells_variables_at_one_address_apart() {
     let mut output = [0u8; 64];
     client.memcpy_dtoh(Stream::LEGACY, host(&mut output), here.0).unwrap();
     assert_eq!(output, bytes);
+    // The same for boxes: here's is all 9 now, there's all 7.
+    client.memcpy_htod(Stream::LEGACY, here.0, host(&mut [9u8; 64])).unwrap();
+    let end = |at| CopyEnd { place: CopyPlace::Device(at, 28), pitch: 16, slice: 32 };
+    let copy = CopyBox { source: end(there.0), destination: end(here.0), width: 12, height: 2, depth: 1 };
+    let peers = |source, destination| PeerBox { copy, source, destination };
+    client.memcpy_box_peer(Stream::LEGACY, &peers(Some(there.1), Some(here.1))).unwrap();
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), here.0).unwrap();
+    let expected: Vec<u8> = (0..64).map(|at| if at < 28 && at % 16 < 12 { 7 } else { 9 }).collect();
+    assert_eq!(output[..], expected);
+    for context in [Context::NULL, Context(1)] {
+        let refused = client.memcpy_box_peer(Stream::LEGACY, &peers(Some(context), Some(here.1)));
+        assert_eq!(refused, Err(CudaError::INVALID_CONTEXT));
+    }
+    let own = client.mem_alloc(64).unwrap();
+    let elsewhere = PeerBox { copy: CopyBox { source: end(own), ..copy }, ..peers(Some(there.1), Some(here.1)) };
+    assert_eq!(client.memcpy_box_peer(Stream::LEGACY, &elsewhere), Err(CudaError::INVALID_VALUE), "here's memory");
 }

@@ -5,8 +5,8 @@
 use crate::arguments::host::{HostRange, UnifiedRange};
 use crate::expansion::say_once;
 use floe_abi::{
-    Array, CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand,
-    copy_operand_type, memory_type,
+    Array, Context, CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation,
+    Memcpy3dOperand, Memcpy3dPeer, copy_operand_type, memory_type,
 };
 
 /// A box of bytes from one place to another: `depth` slices of `height` rows of `width` bytes.
@@ -35,6 +35,17 @@ pub struct CopyEnd {
     pub slice: usize,
 }
 
+impl CopyEnd {
+    /// The address by which it names memory that a device may have.
+    pub fn device(&self) -> Option<DevicePtr> {
+        match &self.place {
+            CopyPlace::Device(at, _) => Some(*at),
+            CopyPlace::Unified(range) => Some(range.device()),
+            CopyPlace::Host(_) | CopyPlace::Array(..) => None,
+        }
+    }
+}
+
 /// Which kind of memory an end is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyPlace {
@@ -46,6 +57,45 @@ pub enum CopyPlace {
     Unified(UnifiedRange),
     /// An array, from a byte of a row, a row and a slice on. Its end has no pitch.
     Array(Array, [usize; 3]),
+}
+
+/// A box from one place to another, and the contexts that say whose the places are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerBox {
+    /// The box.
+    pub copy: CopyBox,
+    /// The source's context; `None`: an array, which knows its own, or host memory without one.
+    pub source: Option<Context>,
+    /// The destination's.
+    pub destination: Option<Context>,
+}
+
+impl PeerBox {
+    /// The box `cuMemcpy3DPeer` was given.
+    ///
+    /// # Errors
+    /// As [`CopyBox::from_2d`]. A context that is NULL is the implementation's to refuse, as any that is none.
+    ///
+    /// # Safety
+    /// As [`CopyBox::from_2d`].
+    pub unsafe fn from_3d(copy: &Memcpy3dPeer) -> CudaResult<Self> {
+        let context = |kind, context: Context| match kind {
+            memory_type::ARRAY => None,
+            memory_type::HOST if context.is_null() => None,
+            _ => Some(context),
+        };
+        Ok(Self {
+            // SAFETY: passed on to our caller.
+            copy: unsafe { CopyBox::from_3d(&copy.without_contexts()) }?,
+            source: context(copy.source_memory_type, copy.source_context),
+            destination: context(copy.destination_memory_type, copy.destination_context),
+        })
+    }
+
+    /// Destination and source, each with its context.
+    pub fn ends(&self) -> [(&CopyEnd, Option<Context>); 2] {
+        [(&self.copy.destination, self.destination), (&self.copy.source, self.source)]
+    }
 }
 
 /// One row of a [`CopyBox`]: offsets in bytes from the ends' first bytes.
@@ -386,6 +436,30 @@ mod tests {
         ] {
             assert_eq!(made(&refused), Err(error), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn arrays_and_host_memory_need_no_context() {
+        let copy = Memcpy3dPeer {
+            source_memory_type: memory_type::ARRAY,
+            source_array: 0x77,
+            source_context: Context(0xbad),
+            destination_memory_type: memory_type::DEVICE,
+            destination_device: 0x8000,
+            width_bytes: 4,
+            height: 2,
+            depth: 2,
+            ..Memcpy3dPeer::default()
+        };
+        // SAFETY: the ends are never read.
+        let contexts =
+            |copy: &Memcpy3dPeer| unsafe { PeerBox::from_3d(copy) }.map(|copy| (copy.source, copy.destination));
+        assert_eq!(contexts(&copy), Ok((None, Some(Context::NULL))));
+        let host = Memcpy3dPeer { source_memory_type: memory_type::HOST, source_host: 0x4000, ..copy };
+        assert_eq!(contexts(&host), Ok((Some(Context(0xbad)), Some(Context::NULL))));
+        assert_eq!(contexts(&Memcpy3dPeer { source_context: Context::NULL, ..host }), Ok((None, Some(Context::NULL))));
+        let level = Memcpy3dPeer { source_level: 1, ..copy };
+        assert_eq!(contexts(&level), Err(CudaError::INVALID_VALUE));
     }
 
     #[test]

@@ -124,6 +124,22 @@ pub trait CopyCalls {
         stream: Stream,
     ) -> CudaResult<()>;
 
+    /// Copies a box between memory of two contexts.
+    ///
+    /// `cuMemcpy3DPeer`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn memcpy_box_peer(&self, stream: Stream, copy: &PeerBox) -> CudaResult<()>;
+
+    /// Queues the copy of a box between memory of two contexts.
+    ///
+    /// `cuMemcpy3DPeerAsync`; the client's class for it: post.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn memcpy_box_peer_async(&self, copy: &PeerBox, stream: Stream) -> CudaResult<()>;
+
     /// As `cuMemcpyBatchAsync_v2` of CUDA 12.8, which also says which copy failed.
     ///
     /// `cuMemcpyBatchAsync`; the client's class for it: post.

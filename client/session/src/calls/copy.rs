@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::graph::{CopyWork, Work};
-use floe_surface::{CopyBox, CopyCalls, CopyPlace, HostRange, UnifiedRange};
+use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, PeerBox, UnifiedRange};
 
 use crate::client::Client;
 use crate::log::log;
@@ -62,6 +62,40 @@ impl Client {
         let to = self.box_end(&copy.destination, copy, &stream.vgpu)?;
         let from = self.box_end(&copy.source, copy, &stream.vgpu)?;
         self.copy_and_end(stream, to, from, &Extent::of(copy), mode)
+    }
+
+    /// A copy of a box between memory of two contexts, which say whose each end is.
+    fn peer_box(&self, stream: Stream, peers: &PeerBox, mode: Mode) -> CudaResult<()> {
+        let copy = &peers.copy;
+        let vgpu_of = |context: Context| Ok(Arc::clone(&self.context(context)?.vgpu));
+        let (target, source) = (peers.destination.map(vgpu_of).transpose()?, peers.source.map(vgpu_of).transpose()?);
+        if let (Mode::Queues, Some(stream)) = (mode, self.capturing(stream)?) {
+            let mut ends = peers.ends().into_iter().filter_map(|(end, context)| Some((end.device()?, context?)));
+            ends.try_for_each(|(at, context)| self.refuse_other_owner(at, context, &stream))?;
+            return self.record_copy(&stream, copy);
+        }
+        let stream = self.working_stream(stream)?;
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let to = self.box_end_of(&copy.destination, copy, target.as_ref(), &stream.vgpu)?;
+        let from = self.box_end_of(&copy.source, copy, source.as_ref(), &stream.vgpu)?;
+        self.copy_and_end(&stream, to, from, &Extent::of(copy), mode)
+    }
+
+    /// An end of a box that a context's vGPU has to have, if there is one.
+    fn box_end_of<'c>(
+        &'c self,
+        end: &CopyEnd,
+        copy: &CopyBox,
+        named: Option<&'c Arc<Vgpu>>,
+        current: &'c Arc<Vgpu>,
+    ) -> CudaResult<End<'c>> {
+        let Some(named) = named else { return self.box_end(end, copy, current) };
+        match end.device().and_then(|at| self.owner(at, Some(named))) {
+            Some(owner) if !Arc::ptr_eq(owner, named) => Err(CudaError::INVALID_VALUE),
+            _ => self.box_end(end, copy, named),
+        }
     }
 
     /// Copies. Behind a copy that the program waits for it may touch managed memory, by calls of the system too.
@@ -247,5 +281,13 @@ impl CopyCalls for Client {
             return self.record_copy(&stream, &CopyBox::line(to, from, bytes));
         }
         self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
+    }
+
+    fn memcpy_box_peer(&self, stream: Stream, copy: &PeerBox) -> CudaResult<()> {
+        self.peer_box(stream, copy, Mode::Waits)
+    }
+
+    fn memcpy_box_peer_async(&self, copy: &PeerBox, stream: Stream) -> CudaResult<()> {
+        self.peer_box(stream, copy, Mode::Queues)
     }
 }

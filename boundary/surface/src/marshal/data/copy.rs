@@ -44,6 +44,20 @@ marshallers! {
         driver.memcpy_box_async(&copy, stream.or(default_stream))
     }
 
+    /// `cuMemcpy3DPeer`.
+    fn cuMemcpy3DPeer(driver, default_stream: Stream, copy: *const Memcpy3dPeer) {
+        // SAFETY: the program's struct, whose ends it vouches for.
+        let copy = unsafe { PeerBox::from_3d(c::reference(copy)?) }?;
+        driver.memcpy_box_peer(default_stream, &copy)
+    }
+
+    /// `cuMemcpy3DPeerAsync`.
+    fn cuMemcpy3DPeerAsync(driver, default_stream: Stream, copy: *const Memcpy3dPeer, stream: Stream) {
+        // SAFETY: the program's struct, whose ends it vouches for.
+        let copy = unsafe { PeerBox::from_3d(c::reference(copy)?) }?;
+        driver.memcpy_box_peer_async(&copy, stream.or(default_stream))
+    }
+
     /// `cuMemcpyHtoA`.
     fn cuMemcpyHtoA_v2(
         driver, default_stream: Stream, array: Array, offset: usize, source: *const c_void, bytes: usize,

@@ -17,14 +17,14 @@ use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
 /// Memory of a vGPU that packed rows lie in meanwhile.
-struct Packed<'v> {
-    vgpu: &'v Arc<Vgpu>,
-    at: DevicePtr,
+pub(super) struct Packed<'v> {
+    pub(super) vgpu: &'v Arc<Vgpu>,
+    pub(super) at: DevicePtr,
 }
 
 impl Packed<'_> {
     /// Frees it behind the work that was posted so far.
-    fn free(&self) {
+    pub(super) fn free(&self) {
         let fence = self.vgpu.fence_of(self.at.0);
         lock(&self.vgpu.blocks).free(self.at.0, fence, None);
     }
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// Memory for packed rows; `None`: there is none.
-    fn room<'v>(&self, vgpu: &'v Arc<Vgpu>, extent: &Extent) -> CudaResult<Option<Packed<'v>>> {
+    pub(super) fn room<'v>(&self, vgpu: &'v Arc<Vgpu>, extent: &Extent) -> CudaResult<Option<Packed<'v>>> {
         let owner = self.device_having(vgpu)?.primary.handle();
         Ok(vgpu.allocate(extent.bytes() as u64, owner, None).ok().map(|at| Packed { vgpu, at }))
     }

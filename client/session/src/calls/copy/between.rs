@@ -8,6 +8,7 @@ use floe_abi::{CudaError, CudaResult, stream_flags};
 use floe_surface::{HostBlock, HostRange};
 use floe_wire::{ArrayId, BoxEnd};
 
+use super::across::Packed;
 use super::ends::Spot;
 use super::extent::{Extent, Shape};
 use super::way::Mode;
@@ -47,7 +48,7 @@ impl Client {
         }
         match extent {
             Extent::Line(bytes) => self.relay(stream, to, from, *bytes),
-            Extent::Box(shape) => self.relay_rows(stream, to, from, *shape),
+            Extent::Box(shape) => self.relay_box(stream, to, from, extent, *shape),
         }
     }
 
@@ -68,11 +69,49 @@ impl Client {
         moved
     }
 
+    /// A box through the client: packed by the device it comes from, unpacked by the one it goes to.
+    fn relay_box(
+        &self,
+        stream: &StreamState,
+        to: Spot<'_>,
+        from: Spot<'_>,
+        extent: &Extent,
+        shape: Shape,
+    ) -> CudaResult<()> {
+        let (source, target) = (from.memory.vgpu(), to.memory.vgpu());
+        if !is_reached(source, from, extent)? || !is_reached(target, to, extent)? {
+            return self.relay_rows(stream, to, from, shape);
+        }
+        let rooms = [self.room(source, extent)?, self.room(target, extent)?];
+        let moved = match &rooms {
+            [Some(packed), Some(unpacked)] => self.relay_packed(stream, to, from, extent, [packed, unpacked]),
+            _ => self.relay_rows(stream, to, from, shape),
+        };
+        rooms.iter().flatten().for_each(Packed::free);
+        moved
+    }
+
+    fn relay_packed(
+        &self,
+        stream: &StreamState,
+        to: Spot<'_>,
+        from: Spot<'_>,
+        extent: &Extent,
+        [packed, unpacked]: [&Packed<'_>; 2],
+    ) -> CudaResult<()> {
+        let (source, target) = (Resident::always(Arc::clone(packed.vgpu)), Resident::always(Arc::clone(unpacked.vgpu)));
+        let pack = |remote: &StreamState| extent.post_on_device(remote, extent.packed_at(packed.at), from.end);
+        let unpack = |remote: &StreamState| extent.post_on_device(remote, to.end, extent.packed_at(unpacked.at));
+        self.on_behalf(stream, packed.vgpu, pack)?;
+        self.relay(stream, Spot::line(unpacked.at, &target), Spot::line(packed.at, &source), extent.bytes())?;
+        self.on_behalf(stream, unpacked.vgpu, unpack)
+    }
+
     /// Row by row through the client.
     fn relay_rows(&self, stream: &StreamState, to: Spot<'_>, from: Spot<'_>, shape: Shape) -> CudaResult<()> {
         if to.end.array != ArrayId(0) || from.end.array != ArrayId(0) {
-            log!(Warn, "copies of arrays between servers are not supported\n  copy by way of host memory instead");
-            return Err(CudaError::NOT_SUPPORTED);
+            log!(Warn, "no memory for the copy of an array between servers\n  copy by way of host memory instead");
+            return Err(CudaError::OUT_OF_MEMORY);
         }
         shape
             .rows()

@@ -3,7 +3,7 @@
 //! read at the call and written before the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
-use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
+use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, PeerBox, UnifiedRange};
 
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
@@ -117,6 +117,14 @@ impl Simulator {
         }
     }
 
+    /// One device has all memory, so its contexts only have to be some.
+    fn check_contexts(&self, copy: &PeerBox) -> CudaResult<()> {
+        copy.ends()
+            .into_iter()
+            .filter_map(|(_, context)| context)
+            .try_for_each(|context| self.context(context).map(drop))
+    }
+
     fn is_pageable(&self, end: &End) -> bool {
         matches!(end, End::Host(range) if !self.host_memory.is_pinned(range))
     }
@@ -206,5 +214,15 @@ impl CopyCalls for Simulator {
         self.context(destination_context)?;
         self.context(source_context)?;
         self.memcpy_dtod_async(destination, source, bytes, stream)
+    }
+
+    fn memcpy_box_peer(&self, stream: Stream, copy: &PeerBox) -> CudaResult<()> {
+        self.check_contexts(copy)?;
+        self.copy_box(&copy.copy, stream, Wait::Done)
+    }
+
+    fn memcpy_box_peer_async(&self, copy: &PeerBox, stream: Stream) -> CudaResult<()> {
+        self.check_contexts(copy)?;
+        self.copy_box(&copy.copy, stream, Wait::Queued)
     }
 }
