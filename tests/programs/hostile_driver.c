@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -249,6 +250,28 @@ static void shared(void) {
     close(file);
 }
 
+/* Takes pages away from memory that others hold too. What the worker's own files may do, no other file gets by their numbers:
+   whoever closes one, or puts another there, could. */
+static void pages(void) {
+    int file = syscall(SYS_memfd_create, "x", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, 1 << 16) != 0) return tell("make memory", "got through");
+    char *mapped = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memset(mapped, 1, 1 << 16);
+    judge("take pages of a mapping", madvise(mapped, 4096, MADV_REMOVE));
+    judge("take pages of a file", fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+    judge("collapse a file", fallocate(file, FALLOC_FL_COLLAPSE_RANGE, 0, 4096));
+    judge("clear a range of a file", fallocate(file, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+    judge("close a file that may", close(1));
+    judge("put a file there", dup2(file, 1));
+    judge("put a file there with flags", dup3(file, 2, O_CLOEXEC));
+    judge("close all files", syscall(SYS_close_range, 900, 901, 0));
+    tell("lose a page", mapped[0] == 1 ? "refused" : "got through");
+    int own = fallocate(1, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 1 << 30, 4096);
+    tell("be kept from its own", own == 0 ? "refused" : "got through");
+    munmap(mapped, 1 << 16);
+    close(file);
+}
+
 static void itself(void) {
     judge("allow core dumps", prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
     judge("let others trace it", prctl(PR_SET_PTRACER, -1, 0, 0, 0));
@@ -325,6 +348,7 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
         network();
         kernel();
         shared();
+        pages();
         itself();
         tell("everything", "tried");
         /* A failure has what was printed sent ahead of it. */

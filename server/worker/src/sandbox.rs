@@ -58,17 +58,36 @@ pub struct Protection {
 }
 
 /// Takes what only a driver's start needs, from every thread there is: before the client's first command. From then on
-/// `sendmsg` takes the reserved descriptor's number only.
+/// `sendmsg` takes the reserved descriptor's number only, and only this process's own memory gives pages back.
 ///
 /// # Errors
 /// [`SandboxError`] when the operator demands it and the kernel refuses.
 pub fn close_behind_start(demand: Demand, reserved: Option<&Reserved>) -> Result<Vec<String>, SandboxError> {
     let refused = match demand {
         Demand::Off => Ok(()),
-        Demand::Usual | Demand::Required => calls::restrict_further(reserved.map(Reserved::number)),
+        Demand::Usual | Demand::Required => {
+            own_memory().and_then(|own| calls::restrict_further(reserved.map(Reserved::number), &own))
+        }
     };
     let missing = refused.err().map(|words| format!("seccomp leaves sockets to be made: {words}"));
     accept(missing.into_iter().collect(), demand)
+}
+
+/// Files in memory that are this process's alone, and that give pages back to the system: what kernels print, and the CPU
+/// device's memory.
+const OWN_MEMORY: [&str; 3] = ["/memfd:floe-output-1", "/memfd:floe-output-2", "/memfd:floe-device"];
+
+/// Their numbers.
+fn own_memory() -> Result<Vec<u32>, String> {
+    let folder = format!("/proc/{}/fd", std::process::id());
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("listing {folder}: {error}"))?;
+    let own = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let file = std::fs::read_link(entry.path()).ok()?;
+        let name = file.to_str()?.trim_end_matches(" (deleted)");
+        OWN_MEMORY.contains(&name).then(|| entry.file_name().to_str()?.parse().ok())?
+    });
+    Ok(own.collect())
 }
 
 /// Returns the missing protections, or an error where the operator demands all of them.

@@ -180,20 +180,45 @@ const LINUX_DESCRIPTOR_COMMANDS: u64 = 1024;
 const ALLOWED_DESCRIPTOR_COMMANDS: [i32; 5] =
     [libc::F_DUPFD_CLOEXEC, libc::F_SETPIPE_SZ, libc::F_GETPIPE_SZ, libc::F_ADD_SEALS, libc::F_GET_SEALS];
 
+/// Calls that free a descriptor's number or put another file there, and the argument that names it.
+const KEEPING: &[(c_long, u8)] = &[
+    (libc::SYS_close, 0),
+    (libc::SYS_dup3, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_dup2, 1),
+];
+
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Takes what only a driver's start needs. `reserved` is the only descriptor that `sendmsg` takes from here on.
-pub(super) fn restrict_further(reserved: Option<u32>) -> Result<(), String> {
-    let started = started(reserved).map_err(|error| error.to_string())?;
+/// `fallocate` modes from here on take pages away from a file (`FALLOC_FL_PUNCH_HOLE`).
+const TAKES_PAGES: u64 = 2;
+/// And from here on they do other things, which no file in memory does (`FALLOC_FL_NO_HIDE_STALE`).
+const OTHER_MODES: u64 = 4;
+
+/// Takes what only a driver's start needs. `reserved` is the only descriptor that `sendmsg` takes from here on. Pages are
+/// taken away from the files at `own` only, which keep their numbers.
+pub(super) fn restrict_further(reserved: Option<u32>, own: &[u32]) -> Result<(), String> {
+    let started = started(reserved, own).map_err(|error| error.to_string())?;
     apply_filter_all_threads(&started).map_err(|error| error.to_string())
 }
 
-/// Refuses to make any new socket; everything else is left to the earlier filters.
-fn started(reserved: Option<u32>) -> Result<BpfProgram, BackendError> {
+/// Refuses to make any new socket, and to take pages away that others count on; everything else is left to the earlier
+/// filters.
+fn started(reserved: Option<u32>, own: &[u32]) -> Result<BpfProgram, BackendError> {
     let refused = STARTING.iter().chain(&[libc::SYS_socket, libc::SYS_seccomp]).map(|call| (*call, Vec::new()));
     let mut refused: Rules = refused.collect();
     if let Some(reserved) = reserved {
         refused.insert(libc::SYS_sendmsg, vec![rule(vec![narrow(0, Compare::Ne, reserved.into())?])?]);
+    }
+    refused.insert(libc::SYS_madvise, vec![equal(2, libc::MADV_REMOVE.unsigned_abs().into())?]);
+    let elsewhere = own.iter().map(|file| narrow(0, Compare::Ne, (*file).into()));
+    let takes_pages: Result<_, _> = std::iter::once(narrow(1, Compare::Ge, TAKES_PAGES)).chain(elsewhere).collect();
+    let takes_pages = rule(takes_pages?)?;
+    refused.insert(libc::SYS_fallocate, vec![takes_pages, rule(vec![narrow(1, Compare::Ge, OTHER_MODES)?])?]);
+    // No other file gets one of these numbers.
+    for (call, argument) in KEEPING.iter().filter(|_| !own.is_empty()) {
+        let numbers: Result<_, _> = own.iter().map(|file| equal(*argument, (*file).into())).collect();
+        refused.insert(*call, numbers?);
     }
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     SeccompFilter::new(refused, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()
@@ -345,6 +370,7 @@ mod tests {
             libc::SYS_personality,
             libc::SYS_setrlimit,
             libc::SYS_memfd_secret,
+            libc::SYS_close_range,
         ] {
             assert!(!rules.contains_key(&call), "call {call} is allowed");
         }
