@@ -77,6 +77,21 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// Goes on with a line that this end has used before, in this process or another.
+    ///
+    /// # Errors
+    /// [`BadIndex`] when the indices of the two ends do not go together.
+    pub(crate) fn resume(line: &impl Line) -> Result<Self, BadIndex> {
+        let written = line.index(End::Writer);
+        let taken = checked(line, line.index(End::Reader), written, |said, own| own.wrapping_sub(said))?;
+        Ok(Self { written, taken })
+    }
+
+    /// Whether the memory has this end's index as it set it last.
+    pub(crate) fn is_untouched(&self, line: &impl Line) -> bool {
+        line.index(End::Writer) == self.written
+    }
+
     /// Copies in as many bytes as fit, at most a stride, and returns their number. 0: there is no room.
     ///
     /// # Errors
@@ -152,6 +167,21 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// As [`Writer::resume`].
+    ///
+    /// # Errors
+    /// As [`Writer::resume`].
+    pub(crate) fn resume(line: &impl Line) -> Result<Self, BadIndex> {
+        let taken = line.index(End::Reader);
+        let written = checked(line, line.index(End::Writer), taken, u64::wrapping_sub)?;
+        Ok(Self { taken, written })
+    }
+
+    /// As [`Writer::is_untouched`].
+    pub(crate) fn is_untouched(&self, line: &impl Line) -> bool {
+        line.index(End::Reader) == self.taken
+    }
+
     /// Copies out available bytes, at most a stride, and returns their number. 0: there are none.
     ///
     /// # Errors

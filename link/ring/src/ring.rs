@@ -34,6 +34,8 @@ pub struct Ring {
     written: AtomicU64,
     taken: AtomicU64,
     over: AtomicBool,
+    /// Nothing is written: another process continues this side, or may.
+    held: AtomicBool,
     /// Threads of this side that sleep, or are about to.
     sleepers: AtomicU32,
 }
@@ -85,8 +87,79 @@ impl Ring {
             written: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
         }
+    }
+
+    /// Maps memory in which another process has the side that `offered` it or took it, and may be using it: nothing is
+    /// written before [`Ring::resume`], and until then nothing may be read.
+    ///
+    /// # Errors
+    /// As [`Ring::take`].
+    pub fn expect(file: impl AsFd, bytes: u64, offered: bool) -> io::Result<Self> {
+        let mut ring = Self::take(file, bytes)?;
+        ring.writes = usize::from(!offered);
+        ring.held.store(true, Ordering::SeqCst);
+        Ok(ring)
+    }
+
+    /// Goes on where the other process of this side has stopped: it has read and written all that the indices say.
+    ///
+    /// # Errors
+    /// [`BadIndex`] when they do not go together.
+    pub fn resume(&self) -> Result<(), BadIndex> {
+        let (mut writer, mut reader) = (lock(&self.writer), lock(&self.reader));
+        (*writer, *reader) = (Writer::resume(&self.outgoing())?, Reader::resume(&self.incoming())?);
+        self.written.store(writer.written(), Ordering::Release);
+        self.taken.store(reader.taken(), Ordering::Release);
+        self.held.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Writes nothing from here on, until [`Ring::let_write`]: who writes finds no room.
+    pub fn hold(&self) {
+        // With the lock, nobody is about to write.
+        let _writer = lock(&self.writer);
+        self.held.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes again, if nobody else has used this side meanwhile; whether it does.
+    #[must_use]
+    pub fn let_write(&self) -> bool {
+        let (writer, reader) = (lock(&self.writer), lock(&self.reader));
+        let is_untouched = writer.is_untouched(&self.outgoing()) && reader.is_untouched(&self.incoming());
+        if is_untouched {
+            self.held.store(false, Ordering::SeqCst);
+        }
+        drop((writer, reader));
+        // Whoever waits for room looks again.
+        line::ring(&self.outgoing(), End::Writer);
+        is_untouched
+    }
+
+    /// Whether nothing is written now.
+    #[must_use]
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    /// Whether this side made the memory.
+    #[must_use]
+    pub fn has_offered(&self) -> bool {
+        self.writes == 0
+    }
+
+    /// Bytes of a ring in each direction.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Wakes this side's threads that sleep for bytes, or are about to: they return too early.
+    pub fn wake_readers(&self) {
+        line::ring(&self.incoming(), End::Reader);
     }
 
     /// Copies in as many of the bytes as fit, up to some limit, and returns their number. 0: there is no room.
@@ -95,6 +168,9 @@ impl Ring {
     /// [`BadIndex`] when the other side's index is impossible.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, BadIndex> {
         let mut writer = lock(&self.writer);
+        if self.held.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
         let count = writer.write(&self.outgoing(), bytes)?;
         self.written.store(writer.written(), Ordering::Release);
         Ok(count)
@@ -107,6 +183,9 @@ impl Ring {
     #[inline]
     pub fn write_whole(&self, bytes: &[u8]) -> Result<usize, BadIndex> {
         let mut writer = lock(&self.writer);
+        if self.held.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
         let count = writer.write_whole(&self.outgoing(), bytes)?;
         self.written.store(writer.written(), Ordering::Release);
         Ok(count)

@@ -19,6 +19,8 @@ pub enum Failure {
     Index(BadIndex),
     /// The connection broke, and there will be no other.
     Lost(Lost),
+    /// The reader is to stop; nothing is lost.
+    Stopped,
 }
 
 impl From<Errno> for Failure {
@@ -182,6 +184,9 @@ pub enum LinkError {
     /// The peer does not protect the connection as this side must have it.
     #[error("{0}")]
     Speech(&'static str),
+    /// The reader was asked to stop at a frame's border; it may go on.
+    #[error("the reader was asked to stop")]
+    Stopped,
     /// This side has closed the link.
     #[error("the link is closed")]
     Closed,
@@ -207,6 +212,7 @@ impl LinkError {
         match failure {
             Failure::System(source) => Self::system(what, source),
             Failure::Index(source) => Self::Index(source),
+            Failure::Stopped => Self::Stopped,
             Failure::Lost(Lost::Grace(grace)) => Self::NotMadeAgain(grace),
             Failure::Lost(Lost::Gone) => Self::Gone,
             Failure::Lost(Lost::Unreadable) => Self::Unreadable,

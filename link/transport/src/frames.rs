@@ -4,6 +4,7 @@
 
 pub(crate) mod bulk_frame;
 pub(crate) mod flusher;
+pub(crate) mod halt;
 pub(crate) mod incoming;
 pub(crate) mod outgoing;
 pub(crate) mod reading;

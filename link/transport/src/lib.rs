@@ -8,6 +8,7 @@ mod bulk;
 mod connect;
 mod error;
 mod frames;
+mod handover;
 mod link;
 mod listener;
 mod peer;
@@ -24,20 +25,26 @@ pub use bulk::{Taken, Target, Transfers, pull, suitable_connections, suitable_co
 pub use connect::{Trust, connect};
 pub use error::{Failure, LinkError, Lost, Unsealed, plain};
 pub use frames::bulk_frame::Bulk;
+pub use frames::halt::Halt;
 pub use frames::receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use frames::sender::Sender;
+pub use handover::{
+    ArrivingLink, ChannelEnds, ChannelImage, ChannelsImage, EndsImage, ImageError, LinkImage, MOST_IMAGE_BYTES,
+    NotTaken, SetUp, TakenLink, go_on, hold, ring_parts, take_down,
+};
 pub use link::{Answering, Link, Parts, Sealer};
 pub use listener::Listener;
 pub use peer::Peer;
 pub use pipes::borrowed::{BorrowedBuffer, SendMode};
 pub use pipes::opening::{Opening, Speech, begins_with, first_bytes_needed, is_stranger, look};
-pub use pipes::pipe::{Pipe, Reach, Slot, Upgrade};
+pub use pipes::pipe::{Movable, Pipe, Reach, RingParts, Slot, Upgrade};
 pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
 pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel};
 pub use resumption::{
-    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Doubt, Heard, HistoryDigest, LinkState, MAIN_CHANNEL, Wait,
+    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, DigestImage, Doubt, Heard, HistoryDigest, LinkState, MAIN_CHANNEL,
+    Wait,
 };
 pub use secret::{Protection, Secret, Side};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};

@@ -26,7 +26,10 @@ mod shared;
 mod stepped;
 mod waits;
 
+pub(crate) use channel::ChannelMemory;
 pub use channels::{ACKNOWLEDGEMENT_CHANNEL, Channels, Doubt, Heard, MAIN_CHANNEL};
-pub use history::HistoryDigest;
+pub use history::{DigestImage, HistoryDigest};
+pub(crate) use log::Unkept;
+pub(crate) use session::SessionImage;
 pub use session::{Admission, LinkState};
 pub use waits::Wait;

@@ -20,7 +20,7 @@ pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};
 pub use life::process::{close_inherited, end, without_randomization};
 pub use life::ring_handshake::use_rings;
-pub use life::serve::{Plan, serve};
+pub use life::serve::{Continued, Plan, serve, serve_from};
 pub use life::watch::{Process, Resumption};
 pub use life::watchdog::Watchdog;
 pub use memory::ledger::{Granted, Grants};

@@ -5,4 +5,5 @@
 pub(crate) mod batch;
 pub(crate) mod queue;
 pub(crate) mod reader;
+pub(crate) mod rest;
 pub(crate) mod stripes;

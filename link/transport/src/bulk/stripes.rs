@@ -109,6 +109,13 @@ impl Stripes {
         self.shared.see_off(load);
     }
 
+    /// Whether nothing is queued or being written: the connections have all there is.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let line = self.shared.lock();
+        line.chunks() == 0 && line.idle.len() == line.all.len()
+    }
+
     /// Ends all connections at once. Unsent bytes are lost.
     pub fn close(&self) {
         let (mut queue, _staging, all) = {

@@ -54,6 +54,8 @@ pub struct Transfers<T> {
     announced: [Condvar; GROUPS],
     /// Wakes the thread that waits for a complete transfer.
     whole: Condvar,
+    /// Wakes the thread that waits until all are complete.
+    quiet: Condvar,
     spin: Spin,
 }
 
@@ -71,6 +73,10 @@ struct State<T> {
     /// The time of the last acknowledgement of a complete transfer.
     told: Option<Instant>,
     closed: bool,
+    /// Whether no reader waits for an announcement.
+    stopped: bool,
+    /// Whether a thread waits until all are complete.
+    wants_quiet: bool,
 }
 
 impl<T> State<T> {
@@ -85,6 +91,15 @@ impl<T> State<T> {
         }
         is
     }
+}
+
+/// Whether a transfer was announced.
+enum Announced<T> {
+    Is(Arc<Transfer<T>>),
+    /// It will not be: later ones have been, or it is complete and gone.
+    Never,
+    /// Readers do not wait for it now.
+    NotYet,
 }
 
 /// A claimed chunk, whose bytes are read next.
@@ -113,8 +128,54 @@ impl<T: Target> Transfers<T> {
     #[must_use]
     pub fn new(spin: Spin) -> Self {
         let (open, wanted) = (HashMap::new(), Vec::new());
-        let state = State { open, last: 0, wanted, awaited: None, unfinished: 0, told: None, closed: false };
-        Self { state: Mutex::new(state), announced: Default::default(), whole: Condvar::new(), spin }
+        let state = State {
+            open,
+            last: 0,
+            wanted,
+            awaited: None,
+            unfinished: 0,
+            told: None,
+            closed: false,
+            stopped: false,
+            wants_quiet: false,
+        };
+        let (whole, quiet) = (Condvar::new(), Condvar::new());
+        Self { state: Mutex::new(state), announced: Default::default(), whole, quiet, spin }
+    }
+
+    /// The transfer that was announced last.
+    pub fn last(&self) -> u64 {
+        lock(&self.state).last
+    }
+
+    /// Goes on behind a transfer that another process announced last.
+    pub fn begin_behind(&self, last: u64) {
+        lock(&self.state).last = last;
+    }
+
+    /// Waits until every announced transfer is complete, and then lets no reader wait for an announcement: it stops, and
+    /// gives the chunk back to its connection. No other transfer is announced meanwhile. False: they are not complete by
+    /// `deadline`, and nothing has changed.
+    pub fn stop(&self, deadline: Instant) -> bool {
+        let mut state = lock(&self.state);
+        while state.unfinished > 0 && !state.closed {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.wants_quiet = false;
+                return false;
+            }
+            state.wants_quiet = true;
+            state = floe_lock::wait_timeout(&self.quiet, state, left);
+        }
+        (state.wants_quiet, state.stopped) = (false, true);
+        drop(state);
+        self.announced.iter().for_each(Condvar::notify_all);
+        true
+    }
+
+    /// Lets readers wait for announcements again.
+    pub fn go_on(&self) {
+        lock(&self.state).stopped = false;
     }
 
     /// Announces a transfer of `bytes`, later than all before. False: it is empty or too large.
@@ -157,24 +218,33 @@ impl<T: Target> Transfers<T> {
         is_whole().then(|| Taken(Arc::clone(&transfer)))
     }
 
-    /// Claims a chunk, after waiting for its transfer's announcement.
-    pub(super) fn claim(&self, id: u64, offset: u64, bytes: usize) -> Result<Claim<T>, LinkError> {
+    /// Claims a chunk, after waiting for its transfer's announcement. `None`: nobody waits for announcements now.
+    pub(super) fn claim(&self, id: u64, offset: u64, bytes: usize) -> Result<Option<Claim<T>>, LinkError> {
         let wrong = |why| LinkError::Chunk { transfer: id, offset, bytes, why };
-        let transfer = self.announced(id)?.ok_or_else(|| wrong("there is no such transfer"))?;
+        let transfer = match self.announced(id)? {
+            Announced::Is(transfer) => transfer,
+            Announced::Never => return Err(wrong("there is no such transfer")),
+            Announced::NotYet => return Ok(None),
+        };
         let claimed = lock(&transfer.assembly).claim(offset, bytes).map_err(wrong)?;
         let offset = usize::try_from(offset).map_err(|_| wrong("it begins behind the end"))?;
-        Ok(Claim { transfer, id, offset, bytes, claimed })
+        Ok(Some(Claim { transfer, id, offset, bytes, claimed }))
     }
 
-    fn announced(&self, id: u64) -> Result<Option<Arc<Transfer<T>>>, LinkError> {
+    fn announced(&self, id: u64) -> Result<Announced<T>, LinkError> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
                 return Err(LinkError::Closed);
             }
-            let found = state.open.get(&id).cloned();
-            if found.is_some() || id <= state.last {
-                return Ok(found);
+            if let Some(found) = state.open.get(&id) {
+                return Ok(Announced::Is(Arc::clone(found)));
+            }
+            if id <= state.last {
+                return Ok(Announced::Never);
+            }
+            if state.stopped {
+                return Ok(Announced::NotYet);
             }
             state.wanted.push(id);
             state = floe_lock::wait(&self.announced[group(id)], state);
@@ -191,10 +261,14 @@ impl<T: Target> Transfers<T> {
             return false;
         }
         transfer.whole.store(true, Ordering::Release);
-        let (is_awaited, is_to_be_told) = {
+        let (is_awaited, is_to_be_told, is_quiet) = {
             let mut state = lock(&self.state);
-            (state.awaited == Some(id), state.is_to_be_told())
+            let is_to_be_told = state.is_to_be_told();
+            (state.awaited == Some(id), is_to_be_told, state.wants_quiet && state.unfinished == 0)
         };
+        if is_quiet {
+            self.quiet.notify_all();
+        }
         if is_awaited {
             self.whole.notify_all();
         }
@@ -211,6 +285,7 @@ impl<T: Target> Transfers<T> {
         drop(open);
         self.announced.iter().for_each(Condvar::notify_all);
         self.whole.notify_all();
+        self.quiet.notify_all();
     }
 }
 
@@ -246,7 +321,7 @@ mod tests {
     #[test]
     fn the_peer_hears_of_the_first_and_the_last_that_is_whole_and_of_others_now_and_then() {
         let transfers = Transfers::new(Spin::default());
-        let told = |id| transfers.complete(transfers.claim(id, 0, 100).expect("it was announced"));
+        let told = |id| transfers.complete(transfers.claim(id, 0, 100).expect("it fits").expect("it was announced"));
         (1..=4).for_each(|id| assert!(transfers.announce(id, 100, Nowhere)));
         assert!(told(2));
         // Keeps a slow machine within the interval.
@@ -260,6 +335,6 @@ mod tests {
         let transfers = Transfers::new(Spin::default());
         (1..=2).for_each(|id| assert!(transfers.announce(id, 100, Nowhere)));
         lock(&transfers.state).told = Instant::now().checked_sub(TOLD_EVERY);
-        assert!(transfers.complete(transfers.claim(1, 0, 100).expect("it was announced")));
+        assert!(transfers.complete(transfers.claim(1, 0, 100).expect("it fits").expect("it was announced")));
     }
 }

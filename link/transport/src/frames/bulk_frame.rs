@@ -59,6 +59,11 @@ impl<'a> Bulk<'a> {
         Err(LinkError::Length { said, is: self.left })
     }
 
+    /// Leaves it, of which no data have been read, for [`crate::Receiver::put_back`].
+    pub(crate) fn leave(mut self) {
+        self.left = 0;
+    }
+
     /// The payload's bytes before its data, as received.
     #[must_use]
     pub fn head(&self) -> &[u8] {

@@ -57,6 +57,18 @@ impl Incoming {
         self.have(needed, ahead, wait)
     }
 
+    /// The bytes that were taken last are untaken again: nothing was read since.
+    pub(crate) fn put_back(&mut self, bytes: usize) {
+        self.start -= bytes;
+    }
+
+    /// Begins with bytes that another process read ahead.
+    pub(crate) fn recall(&mut self, ahead: &[u8]) {
+        self.assert_nothing_ahead();
+        self.buffer = ahead.to_vec();
+        (self.start, self.end) = (0, ahead.len());
+    }
+
     /// No byte beyond the last frame has been read.
     pub(crate) fn assert_nothing_ahead(&self) {
         assert_eq!(self.start, self.end, "bytes were read ahead");
@@ -82,6 +94,14 @@ impl Incoming {
         }
         let most = needed.max(ahead);
         self.make_room(most);
+        self.reading.halt.begins_to_wait();
+        let have = self.read_until(needed, most, wait)?;
+        self.reading.halt.has_waited()?;
+        Ok(have)
+    }
+
+    /// Reads up to `most` bytes, until `needed` have arrived.
+    fn read_until(&mut self, needed: usize, most: usize, wait: Wait) -> Result<Have, LinkError> {
         while self.end - self.start < needed {
             // No further, though the buffer may have grown: data that are read ahead are copied once more.
             let until = self.start + most;

@@ -97,6 +97,11 @@ impl Outgoing {
         self.sent
     }
 
+    /// Goes on behind so many frames of another process.
+    pub(crate) fn recall(&mut self, sent: u64) {
+        self.sent = sent;
+    }
+
     /// Bytes that are queued here.
     pub(crate) fn unsent(&self) -> usize {
         self.in_segments + self.buffer.len()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Failure, LinkError};
+use crate::frames::halt::Halt;
 use crate::pipes::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
@@ -39,6 +40,8 @@ pub(crate) struct Reading {
     pub(crate) is_broken: bool,
     /// Whether each large frame is acknowledged.
     pub(crate) tells: bool,
+    /// Whether to stop at a frame's border.
+    pub(crate) halt: Halt,
 }
 
 impl Reading {
@@ -51,6 +54,7 @@ impl Reading {
             descriptor: None,
             is_broken: false,
             tells: true,
+            halt: Halt::default(),
         }
     }
 
@@ -77,6 +81,7 @@ impl Reading {
         }
         let mut fruitless = false;
         loop {
+            self.halt.check_waiting()?;
             let read = if let Wait::Until(deadline) = wait {
                 wait_until(pipe, deadline)?;
                 if fruitless {

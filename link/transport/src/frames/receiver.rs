@@ -11,6 +11,7 @@ use floe_wire::{Decode as _, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, Salt};
 
 use crate::error::LinkError;
 use crate::frames::bulk_frame::{BULK_HEAD, Bulk};
+use crate::frames::halt::Halt;
 use crate::frames::incoming::{Have, Incoming};
 use crate::frames::outgoing::BULK_BYTES;
 use crate::frames::reading::Wait;
@@ -64,6 +65,8 @@ pub struct Receiver {
     limit: u32,
     /// Whether the last frame was a bulk frame.
     after_bulk: bool,
+    /// Bytes of the frame, or of the head of a bulk frame, that was given out last.
+    last: usize,
 }
 
 /// A handle to wait until a link is readable, while another thread may read it.
@@ -75,6 +78,12 @@ impl Readiness {
     pub fn wait(&self) {
         // The next read reports a failed wait.
         let _ = self.0.wait(None);
+    }
+
+    /// Wakes the link's reader, if it sleeps there and the pipe can wake it. One that is about to sleep may do so: wake it
+    /// again.
+    pub fn wake(&self) {
+        self.0.wake_readers();
     }
 
     /// Acknowledges everything that was read: it is in its place, and the peer may be waiting.
@@ -92,7 +101,38 @@ enum Header {
 
 impl Receiver {
     pub(crate) fn new(pipe: Arc<dyn Pipe>, received: u64) -> Self {
-        Self { incoming: Incoming::new(pipe), received, limit: PAYLOAD_LIMIT, after_bulk: false }
+        Self { incoming: Incoming::new(pipe), received, limit: PAYLOAD_LIMIT, after_bulk: false, last: 0 }
+    }
+
+    /// The way to ask its reader to stop at a frame's border. What was read and not given out stays, so that the reader
+    /// may go on.
+    #[must_use]
+    pub fn halt(&self) -> Halt {
+        self.incoming.reading.halt.clone()
+    }
+
+    /// Takes back the frame that was given out last: the next read gives it out again. Of a bulk frame no data have been
+    /// read, and its head was left by [`Bulk::leave`].
+    pub(crate) fn put_back(&mut self) {
+        self.incoming.put_back(std::mem::take(&mut self.last));
+        self.received -= 1;
+    }
+
+    /// Bytes that came behind the frames that were given out.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        self.incoming.ahead()
+    }
+
+    /// Goes on where another process stopped.
+    pub(crate) fn recall(&mut self, received: u64, ahead: &[u8], descriptor: Option<OwnedFd>) {
+        self.received = received;
+        self.incoming.recall(ahead);
+        self.incoming.reading.descriptor = descriptor;
+    }
+
+    /// A duplicate of the descriptor that came and was not taken.
+    pub(crate) fn duplicate_descriptor(&self) -> std::io::Result<Option<OwnedFd>> {
+        self.incoming.reading.descriptor.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
     /// Reads another pipe from here on. No byte beyond the last frame has been read.
@@ -135,7 +175,9 @@ impl Receiver {
     /// Sets whether it takes one descriptor that comes with a frame: the kernel closes all others.
     pub fn take_descriptors(&mut self, take: bool) {
         self.incoming.reading.wants_descriptors = take;
-        self.incoming.reading.descriptor = None;
+        if !take {
+            self.incoming.reading.descriptor = None;
+        }
     }
 
     /// The descriptor that came last, with the frame read last or one before it.
@@ -229,6 +271,7 @@ impl Receiver {
     }
 
     fn any_header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
+        self.incoming.reading.halt.check()?;
         match self.incoming.begin(HEADER_BYTES, ahead, wait)? {
             Have::Enough => {}
             Have::Nothing => return Ok(Header::Nothing),
@@ -250,12 +293,14 @@ impl Receiver {
         if length >= BULK_BYTES {
             self.incoming.tell_of_large();
         }
+        self.last = HEADER_BYTES + length;
         let payload = &self.incoming.take(HEADER_BYTES + length)[HEADER_BYTES..];
         Ok(Frame { kind: header.kind, sequence: header.sequence, payload })
     }
 
     fn head_of_bulk(&mut self, header: FrameHeader, ahead: usize) -> Result<Bulk<'_>, LinkError> {
         self.incoming.have(HEADER_BYTES + BULK_HEAD, ahead, Wait::Always)?;
+        self.last = HEADER_BYTES + BULK_HEAD;
         let head = self.incoming.take(HEADER_BYTES + BULK_HEAD)[HEADER_BYTES..].try_into().expect("a head's bytes");
         self.received = header.sequence;
         Ok(Bulk::new(header, head, size(header.length) - BULK_HEAD, &mut self.incoming))

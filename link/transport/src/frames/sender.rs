@@ -37,6 +37,24 @@ impl Sender {
         self.shared.outgoing().sent()
     }
 
+    /// The number of frames with a sequence, all of which the pipe has. `None`: some are still on their way there, or the
+    /// link is over.
+    pub(crate) fn at_rest(&self) -> Option<u64> {
+        let outgoing = self.shared.outgoing();
+        let rests = outgoing.state == State::Open && outgoing.is_empty() && !outgoing.is_written;
+        rests.then(|| outgoing.sent())
+    }
+
+    /// Goes on behind so many frames of another process.
+    pub(crate) fn recall(&self, sent: u64) {
+        self.shared.outgoing().recall(sent);
+    }
+
+    /// The pipe that it writes to.
+    pub(crate) fn pipe(&self) -> Arc<dyn Pipe> {
+        Arc::clone(&self.shared.pipe)
+    }
+
     /// Queues a message and returns its sequence. It leaves soon by itself, ahead of everything posted later.
     ///
     /// # Errors

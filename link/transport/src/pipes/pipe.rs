@@ -118,8 +118,45 @@ pub trait Pipe: fmt::Debug + Send + Sync {
     /// Ends both directions at once. All waits here and at the peer's end return, after the bytes already written.
     fn end(&self);
 
+    /// Wakes the threads of this side that sleep in a read or a wait: they return without bytes, too early. Where that
+    /// cannot be done, nothing happens.
+    fn wake_readers(&self) {}
+
+    /// The pipe as one that another process may continue, if it is.
+    fn movable(&self) -> Option<&dyn Movable> {
+        None
+    }
+
     /// Who may be at the other end.
     fn reach(&self) -> Reach;
+}
+
+/// A pipe in memory of this machine, which another process may continue in this one's place.
+pub trait Movable {
+    /// What that process needs, at any time.
+    ///
+    /// # Errors
+    /// The system's own, where it has no room for descriptors.
+    fn parts(&self) -> std::io::Result<RingParts>;
+
+    /// Writes nothing from here on: writers wait. Its end is this process's own matter meanwhile.
+    fn hold(&self);
+
+    /// Writes again, if no other process has used this side meanwhile; whether it does.
+    fn let_write(&self) -> bool;
+}
+
+/// The descriptors that rings live by, for another process.
+#[derive(Debug)]
+pub struct RingParts {
+    /// Their memory.
+    pub memory: OwnedFd,
+    /// Bytes of a ring in each direction.
+    pub bytes: u64,
+    /// Whether this side made the memory.
+    pub offered: bool,
+    /// The socket over which the two sides met: it shows when the peer is gone, and carries descriptors.
+    pub socket: OwnedFd,
 }
 
 /// The transport to which two sides that met over a socket have agreed to switch.

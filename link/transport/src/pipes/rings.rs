@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use floe_ring::Ring;
+use floe_ring::{BadIndex, Ring};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
 use crate::error::{Failure, LinkError};
-use crate::pipes::pipe::{Pipe, Reach, Slot, Upgrade};
+use crate::pipes::pipe::{Movable, Pipe, Reach, RingParts, Slot, Upgrade};
 use crate::pipes::socket::{receive_with, send_with};
 use crate::spin::Spin;
 
@@ -23,9 +23,16 @@ pub const RING_BYTES: u32 = 2 << 20;
 /// Reads of the socket for one descriptor.
 const MOST_DESCRIPTORS: usize = 64;
 
+/// Pause of a writer while the rings are held.
+const HELD: Duration = Duration::from_millis(1);
+
 /// Rings on which nothing has been sent.
 #[derive(Debug)]
-pub struct Rings(Ring);
+pub struct Rings {
+    ring: Ring,
+    /// Their memory, for another process that continues this side.
+    memory: OwnedFd,
+}
 
 impl Rings {
     /// Makes rings of so many bytes (a power of two) in each direction, and returns their memory's descriptor for the
@@ -35,8 +42,11 @@ impl Rings {
     /// [`LinkError::System`] where there is no memory for them.
     pub fn offer(bytes: u32) -> Result<(Self, OwnedFd), LinkError> {
         let bytes = usize::try_from(bytes).expect("addresses have at least 32 bits");
-        let (ring, file) = Ring::offer(bytes).map_err(|source| LinkError::system("making rings", source))?;
-        Ok((Self(ring), file))
+        let offer = || {
+            let (ring, file) = Ring::offer(bytes)?;
+            Ok((Self { ring, memory: file.try_clone()? }, file))
+        };
+        offer().map_err(|source: std::io::Error| LinkError::system("making rings", source))
     }
 
     /// The other side of rings that a peer offered.
@@ -44,15 +54,27 @@ impl Rings {
     /// # Errors
     /// [`LinkError::System`] where the descriptor does not name such memory.
     pub fn take(file: impl AsFd, bytes: u32) -> Result<Self, LinkError> {
-        Ring::take(file, bytes.into()).map(Self).map_err(|source| LinkError::system("taking rings", source))
+        let take = || Ok(Self { ring: Ring::take(&file, bytes.into())?, memory: file.as_fd().try_clone_to_owned()? });
+        take().map_err(|source: std::io::Error| LinkError::system("taking rings", source))
     }
-}
 
-impl Upgrade for Rings {
+    /// The side that another process has, and the socket of the two sides. Nothing goes through before
+    /// [`RingPipe::resume`].
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where the descriptors name no such memory, or a thread does not start.
+    pub(crate) fn expect(parts: RingParts) -> Result<Arc<RingPipe>, LinkError> {
+        let RingParts { memory, bytes, offered, socket } = parts;
+        let ring = Ring::expect(&memory, bytes, offered);
+        let ring = ring.map_err(|source| LinkError::system("taking rings over", source))?;
+        Self { ring, memory }.pipe(Arc::new(socket))
+    }
+
     /// Makes the pipe, with a thread that notices the peer's end.
-    fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError> {
+    fn pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<RingPipe>, LinkError> {
         let pipe = RingPipe {
-            ring: Arc::new(self.0),
+            ring: Arc::new(self.ring),
+            memory: self.memory,
             socket: Arc::clone(&socket),
             spin: Spin::of_process(),
             limit: Mutex::default(),
@@ -68,14 +90,23 @@ impl Upgrade for Rings {
     }
 }
 
+impl Upgrade for Rings {
+    fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError> {
+        Ok(self.pipe(socket)?)
+    }
+}
+
 /// Sleeps until one side has shut the socket down or is gone. It reads no bytes.
 fn wait_for_the_end(socket: &OwnedFd) {
     while matches!(poll(&mut [PollFd::new(socket, PollFlags::RDHUP)], None), Ok(0) | Err(Errno::INTR)) {}
 }
 
+/// A pipe through rings.
 #[derive(Debug)]
-struct RingPipe {
+pub(crate) struct RingPipe {
     ring: Arc<Ring>,
+    /// For another process that continues this side.
+    memory: OwnedFd,
     socket: Arc<OwnedFd>,
     /// How long a write spins for room before it sleeps.
     spin: Spin,
@@ -83,6 +114,14 @@ struct RingPipe {
 }
 
 impl RingPipe {
+    /// Goes on where the other process of this side has stopped.
+    ///
+    /// # Errors
+    /// [`BadIndex`] when the indices of the two sides do not go together.
+    pub(crate) fn resume(&self) -> Result<(), BadIndex> {
+        self.ring.resume()
+    }
+
     fn write_part(&self, mut bytes: &[u8], began: &mut Option<Instant>) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let count = self.write_some(bytes)?;
@@ -102,6 +141,10 @@ impl RingPipe {
 
     /// Waits for room, as long as a write that has been stuck since `began` may.
     fn wait_for_room(&self, began: Instant) -> Result<(), Failure> {
+        if self.ring.is_held() {
+            std::thread::sleep(HELD);
+            return Ok(());
+        }
         let look = || (self.ring.has_room() || self.ring.is_over()).then_some(());
         if self.spin.look(look).is_some() {
             return Ok(());
@@ -175,12 +218,39 @@ impl Pipe for RingPipe {
 
     fn end(&self) {
         self.ring.end();
+        if self.ring.is_held() {
+            // The other process that may continue here has this socket, too.
+            return;
+        }
         // A socket that is not connected needs no shutdown.
         let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
     }
 
+    fn wake_readers(&self) {
+        self.ring.wake_readers();
+    }
+
+    fn movable(&self) -> Option<&dyn Movable> {
+        Some(self)
+    }
+
     fn reach(&self) -> Reach {
         Reach::Machine
+    }
+}
+
+impl Movable for RingPipe {
+    fn parts(&self) -> std::io::Result<RingParts> {
+        let (memory, socket) = (self.memory.try_clone()?, self.socket.try_clone()?);
+        Ok(RingParts { memory, bytes: self.ring.bytes(), offered: self.ring.has_offered(), socket })
+    }
+
+    fn hold(&self) {
+        self.ring.hold();
+    }
+
+    fn let_write(&self) -> bool {
+        self.ring.let_write()
     }
 }
 

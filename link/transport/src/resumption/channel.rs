@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 pub(super) use floe_lock::lock;
 
-use super::history::HistoryDigest;
+use super::history::{DigestImage, HistoryDigest};
 use super::inbound::Inbound;
-use super::log::{Impossible, Log};
+use super::log::{Impossible, Log, Unkept};
 use super::outbound::{CatchUp, Next, Outbound};
 use super::waits::Waits;
 use crate::error::{Failure, LinkError, Lost};
@@ -28,6 +28,9 @@ pub(super) type Under = super::outbound::Under<Arc<dyn Pipe>>;
 pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
     /// Whether bytes still come: `Ok(false)` where either side has left.
     fn goes_on(&self) -> Result<bool, Failure>;
+
+    /// Whether this side has left its connections, and makes nobody wait for others.
+    fn is_parked(&self) -> bool;
 
     /// How long the peer may be missing altogether.
     fn grace(&self) -> Duration;
@@ -66,6 +69,15 @@ pub(super) struct Channel<S> {
     read: Mutex<Inbound>,
 }
 
+/// What a channel remembers, for another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChannelMemory {
+    pub(crate) inbound: DigestImage,
+    pub(crate) acknowledged: DigestImage,
+    /// The bytes that were sent behind the acknowledged ones.
+    pub(crate) kept: Vec<u8>,
+}
+
 /// What came of an attempt to read.
 pub(super) enum Attempt {
     Got(Option<usize>),
@@ -92,6 +104,25 @@ impl<S: Siblings> Channel<S> {
     /// What has come, where the peer has not been told or is to be told `anew`.
     pub(super) fn untold(&self, anew: bool) -> Option<HistoryDigest> {
         lock(&self.read).untold(anew)
+    }
+
+    /// Bytes that were sent and are not known to have arrived.
+    pub(super) fn in_flight(&self) -> u64 {
+        lock(&self.outbound).in_flight()
+    }
+
+    /// What it remembers.
+    pub(super) fn image(&self) -> Result<ChannelMemory, Unkept> {
+        let (acknowledged, kept) = lock(&self.outbound).image()?;
+        Ok(ChannelMemory { inbound: lock(&self.read).image(), acknowledged, kept })
+    }
+
+    /// Becomes the channel that another process remembers. False: that cannot be.
+    pub(super) fn recall(&self, memory: &ChannelMemory) -> bool {
+        let outbound = Outbound::recall(&memory.acknowledged, &memory.kept);
+        let Some((read, outbound)) = Inbound::recall(&memory.inbound).zip(outbound) else { return false };
+        (*lock(&self.outbound), *lock(&self.read)) = (outbound, read);
+        true
     }
 
     /// How many bytes have come.
@@ -201,6 +232,18 @@ impl<S: Siblings> Channel<S> {
         self.came.notify_all();
     }
 
+    /// As [`Channel::nudge`], and who waits to write, too.
+    pub(super) fn nudge_all(&self) {
+        self.nudge();
+        drop(lock(&self.outbound));
+        self.moved.notify_all();
+    }
+
+    /// Whether this side has left its connections, and makes nobody wait for others.
+    pub(super) fn is_parked(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.is_parked())
+    }
+
     pub(super) fn broke(&self, epoch: u64) {
         if let Some(shared) = self.shared.upgrade() {
             shared.broke(epoch);
@@ -215,7 +258,7 @@ impl<S: Siblings> Channel<S> {
     /// Waits for a connection, until the grace period is over.
     pub(super) fn await_connection(&self) -> Result<(), Failure> {
         let mut current = lock(&self.current);
-        while current.is_none() && self.goes_on()? {
+        while current.is_none() && self.goes_on()? && !self.is_parked() {
             let left = self.shared.upgrade().map_or(Duration::ZERO, |shared| shared.grace_left());
             if left.is_zero() {
                 drop(current);
@@ -254,7 +297,7 @@ impl<S: Siblings> Channel<S> {
                 self.broke(epoch);
                 Ok(Attempt::Without)
             }
-            Err(failure @ Failure::Index(_)) => Err(failure),
+            Err(failure @ (Failure::Index(_) | Failure::Stopped)) => Err(failure),
         }
     }
 
@@ -266,7 +309,8 @@ impl<S: Siblings> Channel<S> {
     /// Waits until a writer may keep more.
     fn outbound_with_room(&self) -> Result<MutexGuard<'_, Outbound<Arc<dyn Pipe>>>, Failure> {
         let mut outbound = lock(&self.outbound);
-        while !outbound.has_room() {
+        // Looked at under this lock: who takes the session down finds here what was written before.
+        while !outbound.has_room() || self.is_parked() {
             if !self.goes_on()? {
                 return Err(rustix::io::Errno::PIPE.into());
             }

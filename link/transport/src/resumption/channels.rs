@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Decode as _, Goodbye, Heartbeat, Message as _};
 
-use super::channel::Siblings as _;
+use super::channel::{ChannelMemory, Siblings as _};
 use super::heartbeat::{Step, TICK};
 use super::history::HistoryDigest;
-use super::session::{Admission, LinkState};
+use super::log::Unkept;
+use super::session::{Admission, LinkState, SessionImage};
 use super::shared::{Acknowledgements, Shared, State};
 use super::waits::Wait;
 use crate::error::{LinkError, Lost};
 use crate::frames::receiver::Receiver;
 use crate::link::Link;
+use crate::pipes::pipe::Reach;
 
 /// The channel of the session's own connection.
 pub const MAIN_CHANNEL: u32 = 0;
@@ -62,6 +64,55 @@ impl Channels {
         let _ = channel.attach(1, link.pipe(), HistoryDigest::none(), || true);
         let link = link.go_on_over(channel);
         (channels, link)
+    }
+
+    /// The connections of a session that another process has, parked: what they remember comes later. The link is that of
+    /// the main channel, on which nothing may be sent before.
+    pub(crate) fn expecting(reach: Reach) -> (Self, Link) {
+        let channels = Self { shared: Arc::new(Shared::new(Duration::ZERO, reach, MAIN_CHANNEL)) };
+        let _ = channels.park();
+        let link = channels.link(MAIN_CHANNEL);
+        (channels, link)
+    }
+
+    /// Leaves all connections, takes no others, and waits for nobody before [`Channels::unpark`]: then the client may make
+    /// its connections again, here or in another process. Readers stop with [`LinkError::Stopped`]; bytes of theirs that
+    /// came and were not read come again. Writers wait. False: the session is over, or parked.
+    #[must_use]
+    pub fn park(&self) -> bool {
+        self.shared.park()
+    }
+
+    /// Goes on: the client has all of the grace period to make its connections.
+    pub fn unpark(&self) {
+        self.shared.unpark();
+    }
+
+    /// Bytes that were sent and are not known to have arrived.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        let channels = self.shared.state().channels.clone();
+        channels.iter().map(|channel| channel.in_flight()).fold(0, u64::saturating_add)
+    }
+
+    /// What the session remembers beside its channels.
+    pub(crate) fn image(&self) -> SessionImage {
+        self.shared.state().session.image()
+    }
+
+    /// What a channel remembers.
+    pub(crate) fn memory(&self, channel: u32) -> Result<ChannelMemory, Unkept> {
+        self.shared.channel(channel).image()
+    }
+
+    /// Becomes the session that another process remembers, parked.
+    pub(crate) fn recall(&self, image: SessionImage) {
+        self.shared.recall(image);
+    }
+
+    /// The same of a channel. False: that cannot be.
+    pub(crate) fn recall_channel(&self, channel: u32, memory: &ChannelMemory) -> bool {
+        self.shared.channel(channel).recall(memory)
     }
 
     /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the

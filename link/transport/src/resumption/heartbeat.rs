@@ -57,6 +57,16 @@ impl Default for HeartbeatTimer {
 }
 
 impl HeartbeatTimer {
+    /// Goes on behind the questions of another process: the peer answers new ones only.
+    pub(super) fn after(asked: u64, trip: Duration) -> Self {
+        Self { asked, trip: trip.min(MOST_DOUBT), ..Self::default() }
+    }
+
+    /// The way there and back, as long as it was lately.
+    pub(super) fn trip(&self) -> Duration {
+        self.trip
+    }
+
     /// `passed` since the last time. Whether something `waits`, and whether bytes have come on any channel meanwhile.
     pub(super) fn tick(&mut self, passed: Duration, waits: bool, has_heard: bool) -> Step {
         // Who was not given a processor for longer has not listened either.
@@ -80,7 +90,7 @@ impl HeartbeatTimer {
         }
         self.silence = Duration::ZERO;
         self.pause = (2 * self.pause).min(LONGEST);
-        self.asked += 1;
+        self.asked = self.asked.wrapping_add(1);
         (self.open, self.doubt) = (Some(Duration::ZERO), self.limit());
         Step::Ask(self.asked)
     }

@@ -6,10 +6,11 @@
 //! it: a fresh random word, so that two processes that once were one differ there, whatever data they send. So large data cost
 //! no hashing. The digest does not depend on where the stream is cut into reads and writes.
 
-use std::hash::Hasher as _;
+use floe_wire::{DecodeError, Field, HEADER_BYTES, Reader};
 
-use floe_wire::HEADER_BYTES;
-use twox_hash::xxhash3_64::Hasher;
+mod hash;
+
+use hash::{Hash, HashImage};
 
 use crate::frames::salt::SALTED_FROM;
 
@@ -36,7 +37,7 @@ impl HistoryDigest {
 /// The bytes of one direction of a channel, up to one of them.
 #[derive(Clone)]
 pub(super) struct RunningDigest {
-    hash: Hasher,
+    hash: Hash,
     at: u64,
     /// The header that has begun: how much of it has come, and the first bytes of it.
     header: usize,
@@ -49,7 +50,7 @@ pub(super) struct RunningDigest {
 
 impl Default for RunningDigest {
     fn default() -> Self {
-        Self { hash: Hasher::new(), at: 0, header: 0, length: [0; LENGTH_BYTES], left: 0, counts: true }
+        Self { hash: Hash::default(), at: 0, header: 0, length: [0; LENGTH_BYTES], left: 0, counts: true }
     }
 }
 
@@ -116,6 +117,86 @@ impl RunningDigest {
             self.counts = self.left < SALTED_FROM as u64;
         }
         now
+    }
+}
+
+/// Where a [`RunningDigest`] is, to be carried to another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestImage {
+    hash: HashImage,
+    at: u64,
+    header: u8,
+    length: [u8; LENGTH_BYTES],
+    left: u64,
+    counts: bool,
+}
+
+impl RunningDigest {
+    /// Where it is.
+    pub(super) fn image(&self) -> DigestImage {
+        DigestImage {
+            hash: self.hash.image(),
+            at: self.at,
+            header: u8::try_from(self.header).expect("a header is short"),
+            length: self.length,
+            left: self.left,
+            counts: self.counts,
+        }
+    }
+
+    /// The digest that goes on from there. `None`: none is ever there.
+    pub(super) fn resume(image: &DigestImage) -> Option<Self> {
+        let DigestImage { hash, at, header, length, left, counts } = image;
+        let header = usize::from(*header);
+        let announced = u64::from(u32::from_le_bytes(*length));
+        let is_possible = hash.total <= *at
+            && header < HEADER_BYTES
+            && (*left == 0 || header == 0 && *left <= announced && *counts == (announced < SALTED_FROM as u64));
+        let hash = Hash::resume(hash).filter(|_| is_possible)?;
+        Some(Self { hash, at: *at, header, length: *length, left: *left, counts: *counts })
+    }
+}
+
+impl DigestImage {
+    /// How many bytes there have been.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Whether any digest is ever there.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        RunningDigest::resume(self).is_some()
+    }
+}
+
+impl<'a> Field<'a> for DigestImage {
+    const LEAST: usize = 8 * 8 + 1 + 8 + 4 + 8 + 1 + 4 + 8 + 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let HashImage { lanes, stripes, total, tail } = &self.hash;
+        lanes.iter().for_each(|lane| lane.write(out));
+        stripes.write(out);
+        total.write(out);
+        tail.as_slice().write(out);
+        self.at.write(out);
+        self.header.write(out);
+        u32::from_le_bytes(self.length).write(out);
+        self.left.write(out);
+        self.counts.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let mut lanes = [0; 8];
+        for lane in &mut lanes {
+            *lane = u64::read(reader)?;
+        }
+        let (stripes, total) = (u8::read(reader)?, u64::read(reader)?);
+        let hash = HashImage { lanes, stripes, total, tail: <&[u8]>::read(reader)?.to_vec() };
+        let (at, header) = (u64::read(reader)?, u8::read(reader)?);
+        let length = u32::read(reader)?.to_le_bytes();
+        Ok(Self { hash, at, header, length, left: u64::read(reader)?, counts: bool::read(reader)? })
     }
 }
 

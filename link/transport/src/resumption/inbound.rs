@@ -1,7 +1,7 @@
 //! One direction of a channel, from its reader's side: what has come, and how much of that the peer knows.
 //! In: bytes as they are read. Out: counts and digests for the peer, when they are due. It reads nothing itself.
 
-use super::history::{HistoryDigest, RunningDigest};
+use super::history::{DigestImage, HistoryDigest, RunningDigest};
 
 /// Bytes after which the peer is told how many have come.
 pub(super) const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
@@ -14,6 +14,16 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
+    /// What has come, for another process.
+    pub(super) fn image(&self) -> DigestImage {
+        self.read.image()
+    }
+
+    /// What has come to another process, which may have told the peer. `None`: it cannot be.
+    pub(super) fn recall(image: &DigestImage) -> Option<Self> {
+        RunningDigest::resume(image).map(|read| Self { read, told: 0 })
+    }
+
     /// These bytes have come. Whether the peer is to be told now.
     pub(super) fn absorb(&mut self, bytes: &[u8]) -> bool {
         self.read.absorb(bytes);

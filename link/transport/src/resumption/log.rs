@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use super::history::{HistoryDigest, RunningDigest};
+use super::history::{DigestImage, HistoryDigest, RunningDigest};
 use crate::pipes::borrowed::BorrowedBuffer;
 
 /// A buffer is filled up to this before the next is begun.
 const BUFFER_BYTES: usize = 64 << 10;
+/// The most bytes of one direction that go to another process: what was sent and not acknowledged when the peer is slow.
+pub(super) const MOST_CARRIED: usize = 256 << 20;
 /// Buffers kept for use again.
 const SPARE_BUFFERS: usize = 4;
 
@@ -100,6 +102,17 @@ pub(super) enum Impossible {
     Others,
 }
 
+/// Why what is kept cannot go to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    /// Some of it is with who writes it.
+    Hole,
+    /// A descriptor goes with it.
+    Descriptor,
+    /// It has so many bytes, more than go.
+    TooMuch(u64),
+}
+
 /// The bytes of one direction that have been sent and not acknowledged.
 #[derive(Default)]
 pub(super) struct Log {
@@ -136,6 +149,37 @@ impl Log {
     /// Bytes that are kept in buffers.
     pub(super) fn copied(&self) -> usize {
         self.copied
+    }
+
+    /// What is kept, for another process: where the peer is known to be, and the bytes behind that.
+    pub(super) fn image(&self) -> Result<(DigestImage, Vec<u8>), Unkept> {
+        let left = self.end - self.acknowledged.at();
+        let room = usize::try_from(left).ok().filter(|left| *left <= MOST_CARRIED).ok_or(Unkept::TooMuch(left))?;
+        let mut kept = Vec::with_capacity(room);
+        for entry in &self.entries {
+            let at = self.acknowledged.at() + kept.len() as u64;
+            let skipped = at.checked_sub(entry.start).ok_or(Unkept::Hole)?;
+            let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+            if entry.descriptor.is_some() && skipped == 0 {
+                return Err(Unkept::Descriptor);
+            }
+            match &entry.data {
+                Data::Copied(bytes) => kept.extend_from_slice(bytes.get(skipped..).unwrap_or_default()),
+                Data::Held(held, _) => {
+                    held.with_bytes(&mut |bytes| kept.extend_from_slice(bytes.get(skipped..).unwrap_or_default()));
+                }
+            }
+        }
+        if kept.len() == room { Ok((self.acknowledged.image(), kept)) } else { Err(Unkept::Hole) }
+    }
+
+    /// Goes on with what another process keeps. `None`: that cannot be.
+    pub(super) fn recall(acknowledged: &DigestImage, kept: &[u8]) -> Option<Self> {
+        let acknowledged = RunningDigest::resume(acknowledged)?;
+        acknowledged.at().checked_add(kept.len() as u64)?;
+        let mut log = Self { end: acknowledged.at(), acknowledged, ..Self::default() };
+        kept.chunks(BUFFER_BYTES).for_each(|bytes| log.append(bytes));
+        Some(log)
     }
 
     /// Keeps a copy.

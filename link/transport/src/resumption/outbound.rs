@@ -2,8 +2,8 @@
 //! In: bytes to keep, counts of the peer, and connections that resume the channel. Out: where to write, and what to write again.
 //! It writes nothing, waits for nobody and knows no clock; `P` is a connection's pipe, or a number in tests.
 
-use super::history::HistoryDigest;
-use super::log::{Held, Impossible, Log, Part};
+use super::history::{DigestImage, HistoryDigest};
+use super::log::{Held, Impossible, Log, Part, Unkept};
 
 /// Bytes of copies kept for one channel, at which its writer waits for the peer.
 pub(super) const MOST_COPIED: usize = 4 << 20;
@@ -60,6 +60,21 @@ impl<P> Default for Outbound<P> {
 }
 
 impl<P: Clone> Outbound<P> {
+    /// Bytes that were sent and are not known to have arrived.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.log.end() - self.log.acknowledged()
+    }
+
+    /// What is kept, for another process.
+    pub(super) fn image(&self) -> Result<(DigestImage, Vec<u8>), Unkept> {
+        self.log.image()
+    }
+
+    /// What another process keeps. `None`: it cannot be.
+    pub(super) fn recall(acknowledged: &DigestImage, kept: &[u8]) -> Option<Self> {
+        Some(Self { log: Log::recall(acknowledged, kept)?, ..Self::default() })
+    }
+
     /// Whether a writer may keep more.
     pub(super) fn has_room(&self) -> bool {
         self.log.copied() < MOST_COPIED

@@ -87,6 +87,7 @@ impl<S: Siblings> Pipe for Channel<S> {
             match self.attempt(target, |pipe, target| pipe.read(target, slot.as_deref_mut()))? {
                 Attempt::Got(got) => return Ok(got),
                 Attempt::Without if !self.goes_on()? => return Ok(Some(0)),
+                Attempt::Without if self.is_parked() => return Err(Failure::Stopped),
                 Attempt::Without => self.await_connection()?,
             }
         }
@@ -100,7 +101,7 @@ impl<S: Siblings> Pipe for Channel<S> {
             Some(under) => Ok(under.pipe.wait(time).unwrap_or(true)),
             None => {
                 let current = lock(&self.current);
-                if current.is_some() || !self.goes_on()? {
+                if current.is_some() || !self.goes_on()? || self.is_parked() {
                     return Ok(true);
                 }
                 let left = time.map_or(Duration::from_secs(1), |time| time.saturating_sub(began.elapsed()));

@@ -19,6 +19,8 @@ pub enum LinkState {
     Whole,
     /// One has broken, and nobody has begun with new ones.
     Broken,
+    /// This side has left them, and takes none before it goes on.
+    Parked,
     /// Either side has left.
     Over,
 }
@@ -76,8 +78,22 @@ pub(super) struct Session<A> {
     /// The peer's last question, and when it came.
     asked: (u64, Option<Time>),
     peer_left: bool,
+    /// Whether this side takes no connections now, and waits for nobody.
+    parked: bool,
     /// This side has ended the session, and why.
     over: Option<Option<Lost>>,
+}
+
+/// What a session's connections remember, for another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionImage {
+    /// The epoch that has broken.
+    pub(crate) epoch: u64,
+    pub(crate) grace: Duration,
+    /// This side's last question, and the peer's.
+    pub(crate) questions: [u64; 2],
+    /// The way to the peer and back, as long as it was lately.
+    pub(crate) trip: Duration,
 }
 
 impl<A> Session<A> {
@@ -95,8 +111,39 @@ impl<A> Session<A> {
             heartbeat: HeartbeatTimer::default(),
             asked: (0, None),
             peer_left: false,
+            parked: false,
             over: None,
         }
+    }
+
+    /// Leaves all connections and takes none before [`Session::unpark`]; nobody is waited for meanwhile. `None`: the
+    /// session is over, or parked.
+    pub(super) fn park(&mut self) -> Option<Left<A>> {
+        if self.parked || self.link_state() == LinkState::Over {
+            return None;
+        }
+        (self.failed, self.parked) = (self.epoch, true);
+        Some(self.leave_broken())
+    }
+
+    /// The peer may make its connections again, and has all of the grace period for it.
+    pub(super) fn unpark(&mut self, now: Time) {
+        (self.parked, self.heard) = (false, now);
+    }
+
+    /// What it remembers.
+    pub(super) fn image(&self) -> SessionImage {
+        let (questions, trip) = ([self.heartbeat.asked(), self.asked.0], self.heartbeat.trip());
+        SessionImage { epoch: self.epoch, grace: self.grace, questions, trip }
+    }
+
+    /// Becomes the session that another process remembers: its connections are broken. It is parked.
+    pub(super) fn recall(&mut self, image: SessionImage) {
+        let SessionImage { epoch, grace, questions: [asks, asked], trip } = image;
+        (self.epoch, self.failed, self.grace, self.parked) = (epoch, epoch, grace, true);
+        self.heartbeat = HeartbeatTimer::after(asks, trip);
+        self.asked = (asked, None);
+        self.taken.clear();
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -106,6 +153,8 @@ impl<A> Session<A> {
     pub(super) fn link_state(&self) -> LinkState {
         if self.over.is_some() || self.peer_left {
             LinkState::Over
+        } else if self.parked {
+            LinkState::Parked
         } else if self.failed >= self.epoch {
             LinkState::Broken
         } else {
@@ -129,12 +178,12 @@ impl<A> Session<A> {
 
     /// Whether a connection of this epoch is of use.
     pub(super) fn is_of(&self, epoch: u64) -> bool {
-        self.epoch == epoch && self.failed < epoch && self.over.is_none()
+        self.epoch == epoch && self.failed < epoch && !self.parked && self.over.is_none()
     }
 
     /// Begins an epoch. `None`: it or a later one has begun before, or the session is over.
     pub(super) fn begin(&mut self, epoch: u64, now: Time) -> Option<Left<A>> {
-        if epoch <= self.epoch || self.link_state() == LinkState::Over {
+        if epoch <= self.epoch || self.takes_none() {
             return None;
         }
         let left = self.leave_all();
@@ -146,7 +195,7 @@ impl<A> Session<A> {
     /// A connection that the peer made names its epoch and its channel. What a newer epoch leaves is to be closed.
     pub(super) fn admit(&mut self, epoch: u64, channel: u32, now: Time) -> (Admission, Option<Left<A>>) {
         let left = self.begin(epoch, now);
-        if left.is_none() && (epoch != self.epoch || self.link_state() == LinkState::Over) {
+        if left.is_none() && (epoch != self.epoch || self.takes_none()) {
             return (Admission::Late { now: self.epoch }, left);
         }
         if self.taken.contains(&channel) {
@@ -165,11 +214,21 @@ impl<A> Session<A> {
             return None;
         }
         (self.failed, self.heard) = (epoch, now);
+        Some(self.leave_broken())
+    }
+
+    /// Leaves all connections, but the one on which the peer may still say goodbye.
+    fn leave_broken(&mut self) -> Left<A> {
         let mut left = self.leave_all();
         if self.hears_goodbye {
             self.hearing = left.acknowledgements[0].take();
         }
-        Some(left)
+        left
+    }
+
+    /// Whether no connection is taken.
+    fn takes_none(&self) -> bool {
+        matches!(self.link_state(), LinkState::Over | LinkState::Parked)
     }
 
     /// This side ends it. `None`: it has done so before.
@@ -222,12 +281,12 @@ impl<A> Session<A> {
 
     /// When a peer that stays missing is given up.
     pub(super) fn deadline(&self) -> Time {
-        self.heard.saturating_add(self.grace)
+        if self.parked { Time::MAX } else { self.heard.saturating_add(self.grace) }
     }
 
     /// How long the peer may still be missing.
     pub(super) fn grace_left(&self, now: Time) -> Duration {
-        self.deadline().saturating_sub(now)
+        if self.parked { self.grace } else { self.deadline().saturating_sub(now) }
     }
 
     /// Something was heard of a peer that is missing: the grace period begins anew.

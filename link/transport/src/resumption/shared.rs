@@ -3,7 +3,7 @@
 //! are sent, and waiting threads that are woken. It touches no channel while the state is locked.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use floe_wire::{Acknowledge, Goodbye, Heartbeat};
 
 use super::channel::{self, Siblings};
 use super::history::HistoryDigest;
-use super::session::{Admission, Left, Session, Time};
+use super::session::{Admission, Left, Session, SessionImage, Time};
 use super::waits::Waits;
 use crate::error::{Failure, Lost};
 use crate::frames::sender::Sender;
@@ -35,6 +35,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// What the peer is to be told, and whether somebody does.
     telling: AtomicU8,
+    /// As the state has it, for each write.
+    parked: AtomicBool,
     /// What waits for the peer.
     pub(super) waits: Arc<Waits>,
     /// Wakes whoever waits for another link state, or for the connection for acknowledgements.
@@ -86,6 +88,7 @@ impl Shared {
             reach,
             state: Mutex::new(State { session: Session::new(grace, first), channels: Vec::new() }),
             telling: AtomicU8::new(0),
+            parked: AtomicBool::new(false),
             waits: Arc::default(),
             changed: Condvar::new(),
         }
@@ -130,6 +133,33 @@ impl Shared {
     /// Begins an epoch. False: it or a later one has begun before, or the session is over.
     pub(super) fn begin(&self, epoch: u64) -> bool {
         self.change(|session| session.begin(epoch, self.now()))
+    }
+
+    /// Leaves all connections, takes none, and makes nobody wait for others. False: the session is over, or parked.
+    pub(super) fn park(&self) -> bool {
+        // Both sides of a stored value: a writer that has not seen it has what it writes in its log.
+        let parks = self.change(|session| session.park().inspect(|_| self.parked.store(true, Ordering::SeqCst)));
+        self.nudge_all();
+        parks
+    }
+
+    /// Takes connections again; who waits for one waits for the grace period from here on.
+    pub(super) fn unpark(&self) {
+        self.state().session.unpark(self.now());
+        self.parked.store(false, Ordering::SeqCst);
+        self.changed.notify_all();
+        self.nudge_all();
+    }
+
+    /// Becomes the session that another process remembers, parked.
+    pub(super) fn recall(&self, image: SessionImage) {
+        self.state().session.recall(image);
+        self.parked.store(true, Ordering::SeqCst);
+    }
+
+    fn nudge_all(&self) {
+        let channels = self.state().channels.clone();
+        channels.iter().for_each(|channel| channel.nudge_all());
     }
 
     /// A connection that the peer made names its epoch and its channel.
@@ -227,6 +257,10 @@ impl Shared {
 impl Siblings for Shared {
     fn goes_on(&self) -> Result<bool, Failure> {
         self.state().session.goes_on().map_err(Failure::Lost)
+    }
+
+    fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::SeqCst)
     }
 
     fn grace(&self) -> Duration {

@@ -60,6 +60,8 @@ pub(crate) enum InputEnd {
     Closed,
     /// The session is over.
     Over,
+    /// The reader is to rest; the connection goes on.
+    Stopped,
     /// A protocol violation by the client.
     ProtocolViolation(String),
     /// The connection broke.
@@ -71,7 +73,7 @@ impl InputEnd {
     pub(crate) fn ending(self) -> Option<Ending> {
         match self {
             Self::Closed => Some(Ending::ClientLeft),
-            Self::Over => None,
+            Self::Over | Self::Stopped => None,
             Self::ProtocolViolation(words) => Some(Ending::ProtocolViolation(words)),
             Self::Link(error) => Some(link_ending(&error)),
         }
@@ -84,6 +86,7 @@ impl From<LinkError> for InputEnd {
             // A client that goes in the middle of a frame goes all the same.
             LinkError::CutOff { .. } => Self::Closed,
             LinkError::Closed => Self::Over,
+            LinkError::Stopped => Self::Stopped,
             error if error.is_broken_contract() => Self::ProtocolViolation(error.to_string()),
             error => Self::Link(error),
         }

@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use floe_abi::CudaError;
 use floe_device::Device;
 use floe_transport::{
-    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, HistoryDigest, Link, LinkError, MAIN_CHANNEL,
+    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, HistoryDigest, Link, LinkError, MAIN_CHANNEL, Receiver, Sender,
 };
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
 use super::ending::{Ending, InputEnd};
+use super::parking::Parking;
 use super::shared::Shared;
 use super::threads::Threads;
 use crate::daemon::descriptor_passing::{Passed, Role, Taker};
 use crate::peer::link::opening;
+use crate::wire_in::rest::Rest;
 use crate::wire_in::stripes;
 
 /// The longest time in which a client that has joined says which connection it is, and reads the answer.
@@ -64,17 +66,25 @@ pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, thr
     let take = move |link: Link| {
         // The daemon's limit was for the handshake.
         link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
-        carry(&shared, link, &of_each)
+        carry(&shared, link.halves(), &of_each, |_, _| ())
     };
     threads.start("floe-join", move || joining.take()?.each(&of_all, &take).err())
 }
 
-/// Has a link carry bulk data, with a thread that reads it.
-fn carry<D: Device>(shared: &Arc<Shared<D>>, link: Link, threads: &Threads) -> Result<(), Ending> {
-    let (sender, mut receiver) = link.halves();
+/// Has a link carry bulk data, with a thread that reads it; `park` is shown both directions first.
+fn carry<D: Device>(
+    shared: &Arc<Shared<D>>,
+    (sender, receiver): (Sender, Receiver),
+    threads: &Threads,
+    park: impl FnOnce(Arc<Rest>, Sender),
+) -> Result<(), Ending> {
+    let rest = Rest::of(&receiver);
+    park(Arc::clone(&rest), sender.clone());
     shared.stripes.add(sender).map_err(|error| Ending::no_thread(&error))?;
-    let shared = Arc::clone(shared);
-    threads.start("floe-bulk-read", move || stripes::read(&shared, &mut receiver).ending())
+    let (shared, mut receiver) = (Arc::clone(shared), Some(receiver));
+    threads.start("floe-bulk-read", move || {
+        rest.run(receiver.take()?, |receiver| stripes::read(&shared, receiver)).ending()
+    })
 }
 
 /// Takes connections of a session that outlives them.
@@ -84,6 +94,7 @@ pub(crate) struct Reception<D: Device> {
     /// The most connections with bulk data.
     bulk_connections: u32,
     threads: Threads,
+    parking: Parking<D>,
     /// Held while a connection is agreed on: none is frozen for an epoch that is over.
     agreeing: Mutex<()>,
     unknown: AtomicUsize,
@@ -114,9 +125,15 @@ impl<D: Device> Reception<D> {
         channels: Channels,
         bulk_connections: u32,
         threads: Threads,
+        parking: Parking<D>,
     ) -> Arc<Self> {
         let (agreeing, unknown) = (Mutex::default(), AtomicUsize::new(0));
-        Arc::new(Self { shared, channels, bulk_connections, threads, agreeing, unknown })
+        Arc::new(Self { shared, channels, bulk_connections, threads, parking, agreeing, unknown })
+    }
+
+    /// Has a channel carry bulk data.
+    pub(crate) fn carry(&self, channel: u32, ends: (Sender, Receiver)) -> Result<(), Ending> {
+        carry(&self.shared, ends, &self.threads, |rest, sender| self.parking.add_bulk(channel, rest, sender))
     }
 
     /// Takes every connection, each on a thread of its own: what the client lacks there may take long to write.
@@ -214,7 +231,7 @@ impl<D: Device> Reception<D> {
             Admission::Twice => return violation(format!("channel {channel} has a connection of epoch {epoch}")),
         }
         if is_bulk && !self.channels.has(channel) {
-            carry(&self.shared, self.channels.link(channel), &self.threads).map_err(Refused::Ending)?;
+            self.carry(channel, self.channels.link(channel).halves()).map_err(Refused::Ending)?;
         }
         // Checked before the client resumes any channel: its bytes may differ in history on this channel only.
         self.channels
@@ -247,6 +264,6 @@ fn heard(link: &mut Link) -> Result<Option<(u64, Continue)>, Ending> {
 fn not_heard<T>(error: LinkError) -> Result<Option<T>, Ending> {
     match error.into() {
         InputEnd::ProtocolViolation(words) => Err(Ending::ProtocolViolation(words)),
-        InputEnd::Closed | InputEnd::Over | InputEnd::Link(_) => Ok(None),
+        InputEnd::Closed | InputEnd::Over | InputEnd::Stopped | InputEnd::Link(_) => Ok(None),
     }
 }

@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use floe_abi::CudaError;
 use floe_device::{Device, Mapped};
-use floe_transport::{Channels, Expected, Link, Spin, Stripes, Transfers};
+use floe_transport::{Channels, Expected, Link, LinkError, Sender, SetUp, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
 use super::ending::{Ending, link_ending};
 use super::joining;
 use super::joining::{Joining, Reception};
 use super::log::Log;
+use super::parking::Parking;
 use super::shared::Shared;
 use super::threads::Threads;
 use super::watch;
-use super::watch::Resumption;
+use super::watch::{Resumption, Use};
 use super::watchdog::Watchdog;
 use crate::complete::completer::Completer;
 use crate::complete::failures::Failures;
@@ -42,6 +43,7 @@ use crate::peer::hub::Hub;
 use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;
 use crate::wire_in::reader::Reader;
+use crate::wire_in::rest::Rest;
 
 /// The longest time for the last message to a client that does not read.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -103,18 +105,61 @@ impl HostMemory {
     }
 }
 
+/// What another worker's link was and is to be here.
+#[derive(Debug)]
+pub struct Continued {
+    /// The link.
+    pub link: SetUp,
+    /// The transfer that the client announced last.
+    pub last_transfer: u64,
+}
+
 /// Serves a session until it ends. A client that is still there has been sent the reason.
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
-    let (link, resumption) = resumable(link, plan.resumption);
+    let (link, channels) = resumable(link, plan.resumption.as_ref());
+    let (sender, receiver) = link.split();
+    let client = Use::default();
+    let begun = Begun { sender, receiver, bulk: Vec::new(), last_transfer: 0, channels, client, timed };
+    serve_begun(device, begun, plan, output, log)
+}
+
+/// Serves a session that another worker has served until now. Its client is waited for, or is at the other end of the
+/// rings.
+pub fn serve_from<D: Device>(device: Arc<D>, from: Continued, plan: Plan, output: Output, log: Log) -> Ending {
+    let Continued { link, last_transfer } = from;
+    link.begin();
+    let SetUp { sender, receiver, channels, bulk } = link;
+    let client = Use::behind(receiver.received());
+    let begun = Begun { sender, receiver, bulk, last_transfer, channels, client, timed: Ok(()) };
+    serve_begun(device, begun, plan, output, log)
+}
+
+/// A link that is to be served, from wherever it is.
+struct Begun {
+    sender: Sender,
+    receiver: floe_transport::Receiver,
+    bulk: Vec<BulkEnds>,
+    last_transfer: u64,
+    channels: Option<Channels>,
+    client: Use,
+    /// What came of taking the daemon's limit off it.
+    timed: Result<(), LinkError>,
+}
+
+/// A bulk connection of another worker's: its channel and its two directions.
+type BulkEnds = (u32, Sender, floe_transport::Receiver);
+
+fn serve_begun<D: Device>(device: Arc<D>, begun: Begun, plan: Plan, output: Output, log: Log) -> Ending {
+    let Begun { sender, mut receiver, bulk, last_transfer, channels, client, timed } = begun;
     // Held to the end: a reader without a connection asks the channels whether the session continues.
-    let _channels = resumption.as_ref().map(|(channels, _)| channels.clone());
-    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: None };
+    let _channels = channels.clone();
+    let resumption = channels.zip(plan.resumption);
+    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: None, bulk };
     let watchdog = plan.watchdog;
     watchdog.serves();
     let spin = Spin::of_process();
-    let (sender, mut receiver) = link.split();
     let expected = Expected::default();
     let buffers = BufferBytes::of(plan.transport_memory);
     let host = HostMemory::of(plan.host_memory);
@@ -137,8 +182,9 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         descriptor: Mutex::default(),
         hub,
         links: Links::new(&host.budget),
-        client: Arc::default(),
+        client: Arc::new(client),
     });
+    shared.transfers.begin_behind(last_transfer);
     let costs =
         shared.device.costs().map_err(|error| Ending::Device { what: "asking what the device takes".into(), error });
     let ending = match (timed, reserve_window(&*shared.device, plan.ordinal), costs) {
@@ -157,13 +203,18 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         }
     };
     watchdog.is_over();
+    end_session(shared, &ending);
+    ending
+}
+
+/// Ends the connections, when the client knows why.
+fn end_session<D: Device>(shared: Arc<Shared<D>>, ending: &Ending) {
     close_inputs(&shared);
-    say_ended(&shared, &ending);
+    say_ended(&shared, ending);
     shared.sender.close();
     shared.stripes.close();
     // The process's end frees its device memory: the driver could wait for work that never ends before it frees it.
     std::mem::forget(shared);
-    ending
 }
 
 /// Nothing more comes from the client or from other servers.
@@ -174,11 +225,11 @@ fn close_inputs<D: Device>(shared: &Shared<D>) {
 }
 
 /// Has a link that is to outlive its connections resumed by the worker; the link to use, and what resumes it.
-fn resumable(link: Link, resumption: Option<Resumption>) -> (Link, Option<(Channels, Resumption)>) {
+fn resumable(link: Link, resumption: Option<&Resumption>) -> (Link, Option<Channels>) {
     let Some(resumption) = resumption else { return (link, None) };
     let (channels, link) = Channels::take_over(link, resumption.grace);
     channels.hear_goodbye();
-    (link, Some((channels, resumption)))
+    (link, Some(channels))
 }
 
 /// Reserves the vGPU's window at exactly its place.
@@ -200,7 +251,7 @@ fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending>
 /// Runs reader, issuer and completer; the first to end says why.
 fn run_threads<D: Device>(
     shared: &Arc<Shared<D>>,
-    mut receiver: floe_transport::Receiver,
+    receiver: floe_transport::Receiver,
     allowance: Allowance,
     spin: Spin,
     cache: Option<Cache>,
@@ -215,8 +266,11 @@ fn run_threads<D: Device>(
     let (threads, first) = Threads::new(watchdog.clone());
     let reader = Reader { shared: Arc::clone(shared), functions, uploads };
     let device = &shared.device;
+    let (rest, mut receiver) = (Rest::of(&receiver), Some(receiver));
+    let channels = joins.resumption.as_ref().map(|(channels, _)| channels.clone());
+    let parking = Parking::new(Arc::clone(shared), channels, Arc::clone(&rest), watchdog.clone());
     let started = threads
-        .start_on(device, "floe-read", move || reader.run(&mut receiver).ending())
+        .start_on(device, "floe-read", move || rest.run(receiver.take()?, |receiver| reader.run(receiver)).ending())
         .and_then(|()| {
             threads.start_on(device, "floe-issue", move || match issuer.run() {
                 Ok(()) => None,
@@ -233,7 +287,7 @@ fn run_threads<D: Device>(
                 None
             })
         })
-        .and_then(|()| joins.start(shared, &threads));
+        .and_then(|()| joins.start(shared, &threads, parking));
     match started {
         Ok(()) => {
             // The others hold its copies.
@@ -250,6 +304,8 @@ struct Joins {
     resumption: Option<(Channels, Resumption)>,
     idle: Option<Duration>,
     exports: Option<Exports>,
+    /// Bulk connections of another worker's.
+    bulk: Vec<BulkEnds>,
 }
 
 /// The threads' ends of what a session shares.
@@ -285,7 +341,7 @@ fn start_exports<D: Device>(shared: &Arc<Shared<D>>, threads: &Threads, exports:
 
 impl Joins {
     /// Takes those that join, and watches them where the session outlives them.
-    fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads) -> Result<(), Ending> {
+    fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads, parking: Parking<D>) -> Result<(), Ending> {
         if let Some(exports) = self.exports {
             start_exports(shared, threads, exports)?;
         }
@@ -314,7 +370,11 @@ impl Joins {
             threads.start("floe-client", move || watch::until_gone(&client, &watched))?;
         }
         let shared = Arc::clone(shared);
-        Reception::new(shared, channels, resumption.bulk_connections, threads.clone()).take_all(self.joining)
+        let reception = Reception::new(shared, channels, resumption.bulk_connections, threads.clone(), parking);
+        for (channel, sender, receiver) in self.bulk {
+            reception.carry(channel, (sender, receiver))?;
+        }
+        reception.take_all(self.joining)
     }
 }
 

@@ -71,6 +71,11 @@ pub(crate) struct Use {
 }
 
 impl Use {
+    /// Of a session that another worker has served: its client can come back, and has sent so many frames.
+    pub(crate) fn behind(frames: u64) -> Self {
+        Self { command: AtomicU64::new(frames), acknowledges: AtomicBool::new(true) }
+    }
+
     /// A command has come.
     #[inline]
     pub(crate) fn has_frame(&self, sequence: u64) {
@@ -130,8 +135,13 @@ pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
 /// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
 pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBool, log: &Log) -> Option<Ending> {
     loop {
-        if channels.await_change(LinkState::Whole, None) == LinkState::Over {
-            return None;
+        match channels.await_change(LinkState::Whole, None) {
+            LinkState::Over => return None,
+            LinkState::Parked => {
+                let _ = channels.await_change(LinkState::Parked, None);
+                continue;
+            }
+            LinkState::Whole | LinkState::Broken => {}
         }
         let (broke, grace) = (Instant::now(), channels.grace());
         broken.store(true, Ordering::Relaxed);
@@ -149,6 +159,10 @@ pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBoo
                 return Some(link_ending(&LinkError::NotMadeAgain(grace)));
             }
             link_state = channels.await_change(LinkState::Broken, Some(left));
+            if link_state == LinkState::Parked {
+                // Nobody is waited for meanwhile.
+                link_state = channels.await_change(LinkState::Parked, None);
+            }
         }
         if link_state == LinkState::Over {
             return None;
@@ -162,9 +176,12 @@ pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBoo
 pub(crate) fn until_gone(client: &Process, channels: &Channels) -> Option<Ending> {
     client.await_end();
     // A process that it started may have its connections.
-    match channels.await_change(LinkState::Whole, None) {
-        LinkState::Broken => Some(Ending::ClientLeft),
-        LinkState::Whole | LinkState::Over => None,
+    loop {
+        match channels.await_change(LinkState::Whole, None) {
+            LinkState::Broken => return Some(Ending::ClientLeft),
+            LinkState::Parked => _ = channels.await_change(LinkState::Parked, None),
+            LinkState::Whole | LinkState::Over => return None,
+        }
     }
 }
 

@@ -64,6 +64,10 @@ enum Word {
     Left,
     /// An ending is known.
     Over,
+    /// The session is parked here, or has not begun here: no connection is missing.
+    Rests,
+    /// It goes on here.
+    GoesOn,
 }
 
 impl Word {
@@ -73,6 +77,8 @@ impl Word {
             Self::Serves => 1,
             Self::Left => 2,
             Self::Over => 3,
+            Self::Rests => 4,
+            Self::GoesOn => 5,
         }]
     }
 
@@ -81,6 +87,8 @@ impl Word {
             0 => Self::Connected,
             1 => Self::Serves,
             2 => Self::Left,
+            4 => Self::Rests,
+            5 => Self::GoesOn,
             _ => Self::Over,
         }
     }
@@ -135,6 +143,16 @@ impl Watchdog {
         self.say(Word::Serves);
     }
 
+    /// The session is parked here, or has not begun here: its client is not missed before [`Watchdog::goes_on`].
+    pub fn rests(&self) {
+        self.say(Word::Rests);
+    }
+
+    /// The session goes on here: a client that is missing has all of the grace period from now on.
+    pub fn goes_on(&self) {
+        self.say(Word::GoesOn);
+    }
+
     /// The client will not make its connections again.
     pub(crate) fn client_left(&self) {
         self.say(Word::Left);
@@ -157,6 +175,7 @@ struct Case {
     grace: Duration,
     serves: bool,
     left: bool,
+    rests: bool,
     epoch: u64,
     /// Since when the connections of the last epoch are not all there.
     broken: Option<Instant>,
@@ -165,7 +184,7 @@ struct Case {
 
 impl Case {
     fn new(grace: Duration) -> Self {
-        Self { grace, serves: false, left: false, epoch: 0, broken: Some(Instant::now()), over: None }
+        Self { grace, serves: false, left: false, rests: false, epoch: 0, broken: Some(Instant::now()), over: None }
     }
 
     /// Whether to watch a connection of this epoch: if it is newer than the last, the session continues on it.
@@ -180,6 +199,17 @@ impl Case {
         self.broken.get_or_insert(now);
     }
 
+    fn rests(&mut self) {
+        self.rests = true;
+    }
+
+    fn ends_rest(&mut self, now: Instant) {
+        self.rests = false;
+        if self.broken.is_some() {
+            self.broken = Some(now);
+        }
+    }
+
     fn ends(&mut self, now: Instant) {
         self.over.get_or_insert(now);
     }
@@ -191,7 +221,7 @@ impl Case {
             (false, true) => self.grace,
             (false, false) => self.grace.max(START),
         };
-        let broken = self.broken.and_then(|since| since.checked_add(patience));
+        let broken = self.broken.filter(|_| !self.rests).and_then(|since| since.checked_add(patience));
         broken.into_iter().chain(self.over).min().map(|since| since + FAREWELL)
     }
 }
@@ -274,6 +304,8 @@ impl Watch {
             Word::Serves => self.case.serves = true,
             Word::Left => self.case.left = true,
             Word::Over => self.case.ends(now),
+            Word::Rests => self.case.rests(),
+            Word::GoesOn => self.case.ends_rest(now),
         }
         true
     }

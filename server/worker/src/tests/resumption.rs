@@ -125,7 +125,7 @@ fn keep(client: &Client, channels: &Channels, ends: fn() -> (UnixStream, UnixStr
         }
         match channels.await_change(LinkState::Whole, None) {
             LinkState::Broken => channels.begin(epoch + 1),
-            LinkState::Whole | LinkState::Over => false,
+            LinkState::Whole | LinkState::Parked | LinkState::Over => false,
         }
     };
     std::thread::spawn(move || {

@@ -50,6 +50,8 @@ struct Backlog {
     waits: usize,
     reader_sleeps: bool,
     closed: bool,
+    /// Whether the reader waits for no room: the issuer rests.
+    lets_pass: bool,
 }
 
 /// The issuer's part of the queue.
@@ -116,7 +118,7 @@ impl Queue {
                 return Err(Overrun);
             }
             // A batch always finds room in an empty queue, even one over the limit.
-            if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed {
+            if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed || line.lets_pass {
                 break;
             }
             line.reader_sleeps = true;
@@ -231,6 +233,18 @@ impl Queue {
         self.pushed.fetch_add(1, Ordering::Release);
         self.tell_issuer();
         self.emptied.notify_all();
+    }
+
+    /// Whether the reader waits for no room from here on: the issuer rests, and the reader is to rest, too.
+    #[allow(dead_code, reason = "as in `parking`, which calls it")]
+    pub(crate) fn let_pass(&self, is: bool) {
+        self.line().lets_pass = is;
+        self.wake_reader();
+    }
+
+    /// Whether the reader waits for no room.
+    pub(crate) fn lets_pass(&self) -> bool {
+        self.line().lets_pass
     }
 
     /// A host function stands in a stream from now on.

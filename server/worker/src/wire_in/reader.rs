@@ -35,14 +35,16 @@ pub(crate) struct Reader<D: Device> {
 }
 
 impl<D: Device> Reader<D> {
-    /// Reads until the connection ends.
+    /// Reads until the connection ends, or the reader is to rest: then what it has read is in the queue.
     pub(crate) fn run(&self, receiver: &mut Receiver) -> InputEnd {
         // It looks for room in short steps.
         sleep_precisely();
         let mut batch = Batch::default();
         loop {
-            if let Err(end) = self.read(receiver, &mut batch) {
-                return end;
+            match self.read(receiver, &mut batch) {
+                Ok(()) => {}
+                Err(InputEnd::Stopped) => return self.push_batch(&mut batch).err().unwrap_or(InputEnd::Stopped),
+                Err(end) => return end,
             }
         }
     }
@@ -151,8 +153,9 @@ impl<D: Device> Reader<D> {
         let device = &*self.shared.device;
         // A device that gives no memory says so to the command.
         self.uploads.begin(device).ok()?;
-        // While a stream is held, the frame that releases it may be behind this one, and so may further copies.
-        self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams())
+        // While a stream is held, the frame that releases it may be behind this one, and so may further copies. And
+        // while the session is parked, nothing is given back.
+        self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams() && !self.shared.queue.lets_pass())
     }
 
     /// Reads the data into the transfer buffers; `None` where there is none to be had.
