@@ -9,6 +9,7 @@ mod world;
 
 use std::time::Duration;
 
+use super::channels::ACKNOWLEDGEMENT_CHANNEL;
 use super::heartbeat::{Step, TICK};
 use super::history::{frame, marked};
 use super::outbound::Outbound;
@@ -43,6 +44,61 @@ fn every_byte_arrives_once_and_in_order_through_thousands_of_cuts() {
     let weather = Weather { frames: 150, cuts: 60, repeats: true, ..Weather::default() };
     let cuts = run(0..200, weather, &[Outcome::Arrived]);
     assert!(cuts > 5000, "{cuts}");
+}
+
+#[test]
+fn every_byte_arrives_once_and_in_order_while_the_server_moves_at_any_moment() {
+    let calm = Weather { frames: 150, moves: 12, ..Weather::default() };
+    let rough = Weather { cuts: 40, repeats: true, ..calm };
+    let swallowed = Weather { swallows: 3, outages: 2, outage: GRACE / 4, ..rough };
+    let mut moved = 0;
+    for (seed, weather) in (0..100).flat_map(|seed| [(seed, calm), (seed, rough), (seed, swallowed)]) {
+        let _seed = Seed(seed);
+        let mut world = World::new(seed, weather);
+        assert_eq!(world.run(), Outcome::Arrived);
+        moved += world.moved;
+    }
+    assert!(moved > 1500, "{moved}");
+}
+
+#[test]
+fn nobody_is_waited_for_while_the_server_stands_still() {
+    let mut session = Session::<()>::new(GRACE, 0);
+    assert!(session.hear(1, ()).is_ok());
+    assert!(session.park().is_some() && session.park().is_none());
+    assert_eq!(session.link_state(), LinkState::Parked);
+    let later = 100 * GRACE;
+    assert!(!session.grace_left(later).is_zero() && !session.is_of(1));
+    assert_eq!(session.admit(2, 0, later).0, Admission::Late { now: 1 });
+    let mut elsewhere = Session::<()>::new(Duration::ZERO, 0);
+    elsewhere.recall(session.image());
+    for session in [&mut session, &mut elsewhere] {
+        session.unpark(later);
+        assert_eq!((session.link_state(), session.grace_left(later)), (LinkState::Broken, GRACE));
+        assert!(session.grace_left(later + GRACE).is_zero());
+        assert_eq!(session.admit(2, 0, later).0, Admission::Taken);
+    }
+}
+
+#[test]
+fn a_peer_that_asked_before_a_move_is_answered_behind_it() {
+    let [mut ours, mut theirs] = [(); 2].map(|()| Session::<()>::new(GRACE, 0));
+    assert!([&mut ours, &mut theirs].into_iter().all(|end| end.hear(1, ()).is_ok()));
+    let ask = |session: &mut Session<()>, now: Time| {
+        let asks = (1..100).map(|step| session.look(TICK, true, false, now + step * TICK).step);
+        asks.into_iter().find_map(|step| if let Step::Ask(question) = step { Some(question) } else { None })
+    };
+    let first = ask(&mut ours, Time::ZERO).expect("it waits");
+    assert!(theirs.hear_heartbeat(ours.heartbeat().0, Time::ZERO));
+    let mut moved = Session::<()>::new(Duration::ZERO, 0);
+    moved.recall(ours.image());
+    moved.unpark(Time::ZERO);
+    assert_eq!(moved.admit(2, ACKNOWLEDGEMENT_CHANNEL, Time::ZERO).0, Admission::Taken);
+    assert!(moved.hear(2, ()).is_ok());
+    let second = ask(&mut moved, Time::ZERO).expect("it waits");
+    assert!(second > first && theirs.hear_heartbeat(moved.heartbeat().0, Time::ZERO), "the question is new");
+    moved.hear_heartbeat(theirs.heartbeat().0, Time::ZERO);
+    assert!(!moved.is_open(second));
 }
 
 #[test]

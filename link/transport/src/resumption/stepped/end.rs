@@ -11,7 +11,7 @@ use crate::error::Lost;
 use crate::pipes::borrowed::BorrowedBuffer;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::heartbeat::{Step, TICK};
-use crate::resumption::history::{HistoryDigest, frame};
+use crate::resumption::history::{DigestImage, HistoryDigest, frame};
 use crate::resumption::inbound::Inbound;
 use crate::resumption::log::{Held, Impossible};
 use crate::resumption::outbound::{CatchUp, MOST_COPIED, Next, Outbound, Through, Under};
@@ -40,13 +40,13 @@ impl BorrowedBuffer for Data {
 
 #[derive(Default)]
 pub(super) struct Channel {
-    outbound: Outbound<Id>,
+    pub(super) outbound: Outbound<Id>,
     /// What is read, and what is ended.
     inbound: Option<Id>,
     pub(super) current: Option<Under<Id>>,
-    read: Inbound,
+    pub(super) read: Inbound,
     /// A large write that waits for the peer.
-    through: Option<(Through, Vec<u8>)>,
+    pub(super) through: Option<(Through, Vec<u8>)>,
     /// A connection that is being given what came before, and up to where it has been.
     behind: Option<(Under<Id>, u64)>,
     /// All that was ever written, and so much of what the peer has written came.
@@ -54,12 +54,25 @@ pub(super) struct Channel {
     pub(super) came: usize,
 }
 
+impl Channel {
+    /// What another process remembers of a channel, and what the tests do.
+    pub(super) fn recalled(
+        inbound: &DigestImage,
+        (acknowledged, kept): (&DigestImage, &[u8]),
+        (written, came): (Vec<u8>, usize),
+    ) -> Self {
+        let outbound = Outbound::recall(acknowledged, kept).expect("it was taken down so");
+        let read = Inbound::recall(inbound).expect("it was taken down so");
+        Self { outbound, read, written, came, ..Self::default() }
+    }
+}
+
 pub(super) struct End {
-    side: usize,
+    pub(super) side: usize,
     pub(super) session: Session<Id>,
     pub(super) channels: Vec<Channel>,
     /// The last look, and how many bytes had come by then.
-    looked: (Time, usize),
+    pub(super) looked: (Time, usize),
     borrowed: Arc<()>,
 }
 
@@ -90,7 +103,8 @@ impl End {
     /// Whether a channel's writer may write.
     pub(super) fn may_write(&self, channel: usize) -> bool {
         let channel = &self.channels[channel];
-        channel.through.is_none() && channel.outbound.has_room() && self.session.goes_on() == Ok(true)
+        let waits = channel.through.is_some() || self.session.link_state() == LinkState::Parked;
+        !waits && channel.outbound.has_room() && self.session.goes_on() == Ok(true)
     }
 
     /// Writes a frame.

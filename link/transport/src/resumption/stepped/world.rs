@@ -3,10 +3,12 @@
 //! what is kept has no bound, and when nobody has anything to do and no timer is set.
 
 mod client;
+mod mover;
 
 use std::time::Duration;
 
 use client::Round;
+use mover::Standstill;
 
 use super::end::{End, How};
 use super::network::{Id, Item, Network, Random, Said};
@@ -41,6 +43,8 @@ pub(super) struct Weather {
     /// How often the server is not reached, and for how long at most.
     pub(super) outages: usize,
     pub(super) outage: Duration,
+    /// How often the server moves to another process.
+    pub(super) moves: usize,
     /// Old attempts to resume are heard again.
     pub(super) repeats: bool,
     /// From the middle on.
@@ -83,6 +87,9 @@ pub(super) struct World {
     heard: Vec<(u64, u32, HistoryDigest)>,
     frames: usize,
     arrived: bool,
+    standstill: Option<Standstill>,
+    /// How often the server has moved.
+    pub(super) moved: usize,
 }
 
 impl World {
@@ -109,6 +116,8 @@ impl World {
             heard: Vec::new(),
             frames: weather.frames,
             arrived: false,
+            standstill: None,
+            moved: 0,
         };
         world.dial(1, 1);
         world
@@ -192,6 +201,9 @@ impl World {
             // Until somebody notices.
             Some(_) if half_way => return self.cut(),
             _ => {}
+        }
+        if self.random.one_in(3) && self.park() {
+            return true;
         }
         match self.random.below(4) {
             0 if self.weather.repeats => self.repeat(false),
@@ -318,7 +330,10 @@ impl World {
 
     /// The server hears which connection it is.
     fn admit(&mut self, id: Id, which: (u64, u32), mark: HistoryDigest) -> Result<(), Impossible> {
-        self.heard.push((which.0, which.1, mark));
+        if self.standstill.is_none() {
+            // A server that stands still has heard nothing.
+            self.heard.push((which.0, which.1, mark));
+        }
         let mark = self.said_by(CLIENT, which.1, mark);
         let (server, net) = (&mut self.ends[SERVER], &mut self.net);
         let (admission, left) = server.session.admit(which.0, which.1, self.now);
@@ -341,6 +356,7 @@ impl World {
 
     /// Does what is due.
     fn timeouts(&mut self) {
+        self.unpark();
         let (now, waits) = (self.now, !self.arrived);
         if let Some((epoch, question)) = self.ends[CLIENT].timeout(&mut self.net, now, waits)
             && now >= self.away_until
@@ -372,7 +388,8 @@ impl World {
         let is_broken = round.is_none() && client.link_state() == LinkState::Broken;
         let attempt = is_broken.then_some(self.next_attempt);
         let quiet = self.quiet.filter(|until| *until > self.now);
-        ends.chain(kernel).chain(round).chain(attempt).chain(quiet).min()
+        let standstill = self.standstill.as_ref().map(|standstill| standstill.until);
+        ends.chain(standstill).chain(kernel).chain(round).chain(attempt).chain(quiet).min()
     }
 
     /// The server is not reached for so long, and every wire ends.
