@@ -1,0 +1,414 @@
+//! Links that move: one end goes from process to process, made anew of bytes and descriptors alone, while both sides send.
+//! In: frames of all sizes both ways, at random moments a move or one that is given up, and cuts. Out: each frame once and
+//! in order. Both "processes" are in this one, so that every thread of either is seen.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod limit;
+
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use floe_transport::{
+    ACKNOWLEDGEMENT_CHANNEL, ArrivingLink, ChannelEnds, Channels, Link, LinkError, LinkImage, LinkState, MAIN_CHANNEL,
+    NotTaken, Reach, Receiver, Rings, Sender, SetUp, Spin, TakenLink, go_on, hold, ring_parts, take_down,
+};
+use floe_wire::{CopyToDevice, Decode as _, DevicePtr, StreamId};
+use limit::join;
+
+const GRACE: Duration = Duration::from_secs(600);
+const SOON: Duration = Duration::from_secs(300);
+const RING: u32 = 16 << 10;
+
+/// Numbers that look random and are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + SOON
+}
+
+/// The payload of a frame of this number: of any size, also of more than a ring holds.
+fn payload(number: u64) -> Vec<u8> {
+    let sizes = [0, 1, 40, 300, 5_000, 40_000, 17, 4_096, 100, 3];
+    let bytes = sizes[usize::try_from(number).unwrap() % sizes.len()];
+    (0..bytes).map(|index: u64| (index / 3 + number).to_le_bytes()[0]).collect()
+}
+
+fn send(sender: &Sender, number: u64) {
+    let bytes = payload(number);
+    let message = CopyToDevice { stream: StreamId(number), to: DevicePtr(bytes.len() as u64), bytes: &bytes };
+    if number.is_multiple_of(4) {
+        sender.send(&message, |_| ()).unwrap()
+    } else {
+        sender.post(&message).unwrap()
+    };
+}
+
+/// Takes the frame of this number. False: the reader is to stop.
+fn takes(receiver: &mut Receiver, number: u64) -> bool {
+    let frame = match receiver.next() {
+        Ok(frame) => frame.expect("the peer stays"),
+        Err(LinkError::Stopped) => return false,
+        Err(error) => panic!("frame {number}: {error}"),
+    };
+    let copy = CopyToDevice::decode(frame.payload).unwrap();
+    assert_eq!(copy.stream, StreamId(number));
+    assert!(copy.bytes == payload(number), "frame {number} has other bytes");
+    true
+}
+
+/// The client's end and the way to whichever process has the other.
+#[derive(Clone)]
+struct Door {
+    client: Channels,
+    server: Arc<Mutex<Channels>>,
+    cuts: Arc<Mutex<Vec<UnixStream>>>,
+}
+
+impl Door {
+    fn server(&self) -> Channels {
+        self.server.lock().unwrap().clone()
+    }
+
+    fn wire(&self) -> [Link; 2] {
+        let (one, other) = UnixStream::pair().unwrap();
+        self.cuts.lock().unwrap().push(one.try_clone().unwrap());
+        [one, other].map(|end| Link::new(end.into()))
+    }
+
+    /// Cuts what there is.
+    fn cut(&self) {
+        self.cuts.lock().unwrap().drain(..).for_each(|wire| _ = wire.shutdown(Shutdown::Both));
+    }
+
+    /// Makes the connections of an epoch until they break; the client begins it, and the server where it takes any.
+    fn make(&self, epoch: u64, again: bool) {
+        let ends = [self.client.clone(), self.server()];
+        if again && !ends[1].begin(epoch) {
+            self.client.broke(epoch);
+            return std::thread::sleep(Duration::from_millis(1));
+        }
+        if again {
+            let links = self.wire();
+            let marks = [0, 1].map(|side: usize| ends[side].freeze(MAIN_CHANNEL));
+            for (side, link) in links.into_iter().enumerate() {
+                let end = ends[side].clone();
+                std::thread::spawn(move || end.resume(MAIN_CHANNEL, epoch, link, marks[1 - side]).unwrap());
+            }
+        }
+        let listening: Vec<_> = std::iter::zip(ends, self.wire())
+            .map(|(end, link)| {
+                std::thread::spawn(move || {
+                    let receiver = end.hear(epoch, link);
+                    assert!(matches!(end.listen(epoch, receiver), floe_transport::Heard::Broke));
+                })
+            })
+            .collect();
+        listening.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(self.client.freeze(ACKNOWLEDGEMENT_CHANNEL), floe_transport::HistoryDigest::none());
+    }
+
+    fn keep(&self) {
+        let mut epoch = 1;
+        self.make(epoch, false);
+        while !self.client.is_over() {
+            self.client.broke(epoch);
+            epoch += 1;
+            if !self.client.begin(epoch) {
+                return;
+            }
+            self.make(epoch, true);
+        }
+    }
+}
+
+/// The end that moves: its link, whichever process has it.
+struct Server {
+    channels: Option<Channels>,
+    sender: Sender,
+    /// Held while something is sent.
+    sending: Arc<Mutex<Sender>>,
+    reading: Option<JoinHandle<Receiver>>,
+    /// Frames that have come.
+    came: Arc<AtomicU64>,
+    halt: floe_transport::Halt,
+    readiness: floe_transport::Readiness,
+    expected: u64,
+}
+
+impl Server {
+    fn new((sender, receiver): (Sender, Receiver), channels: Option<Channels>, expected: u64) -> Self {
+        let came = Arc::new(AtomicU64::new(0));
+        let (halt, readiness) = (receiver.halt(), receiver.readiness());
+        let reading = Some(read(receiver, &came, expected));
+        let sending = Arc::new(Mutex::new(sender.clone()));
+        Self { channels, sender, sending, reading, came, halt, readiness, expected }
+    }
+
+    /// Has the reader stop at a border and takes the link down, while nobody sends; its receiver, for who gives the move up.
+    fn stop(&mut self) -> (Receiver, Result<TakenLink, NotTaken>) {
+        self.sender.flush().unwrap();
+        self.halt.ask();
+        let until = soon();
+        while !self.halt.is_waiting() && !self.has_stopped() {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+        assert!(hold(self.channels.as_ref(), &self.sender).unwrap());
+        while !self.has_stopped() {
+            assert!(Instant::now() < until);
+            self.readiness.wake();
+            std::thread::yield_now();
+        }
+        let receiver = join(self.reading.take().unwrap());
+        let ends = [ChannelEnds { channel: MAIN_CHANNEL, sender: &self.sender, receiver: &receiver }];
+        let mut taken = take_down(self.channels.as_ref(), &ends);
+        while matches!(taken, Err(NotTaken::Sends(_))) {
+            assert!(Instant::now() < until);
+            taken = take_down(self.channels.as_ref(), &ends);
+        }
+        (receiver, taken)
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.reading.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Goes on where it is.
+    fn give_up(&mut self) {
+        let sending = Arc::clone(&self.sending);
+        let _sending = sending.lock().unwrap();
+        let (receiver, taken) = self.stop();
+        taken.unwrap();
+        assert!(go_on(self.channels.as_ref(), &self.sender));
+        self.halt.withdraw();
+        self.reading = Some(read(receiver, &self.came, self.expected));
+    }
+
+    /// Goes on in another process: of its link nothing but bytes and descriptors gets there.
+    fn move_on(&mut self, door: Option<&Door>) {
+        let sending = Arc::clone(&self.sending);
+        let mut sending = sending.lock().unwrap();
+        let parts = ring_parts(self.channels.as_ref(), &self.sender).unwrap();
+        let arriving =
+            parts.map_or_else(|| ArrivingLink::of_channels(Reach::Machine), |p| ArrivingLink::of_rings(p).unwrap());
+        let (receiver, taken) = self.stop();
+        let TakenLink { image, descriptor } = taken.unwrap();
+        let bytes = image.encode();
+        let decoded = LinkImage::decode(&bytes).unwrap();
+        assert!(decoded == image && decoded.encode() == bytes);
+        let set_up = arriving.set_up(&decoded, descriptor).unwrap();
+        assert!(set_up.bulk.is_empty());
+        // What the old process does with its ends is nothing to the new one.
+        drop(receiver);
+        self.sender.close();
+        set_up.begin();
+        let SetUp { sender, receiver, channels, .. } = set_up;
+        if let (Some(door), Some(channels)) = (door, &channels) {
+            *door.server.lock().unwrap() = channels.clone();
+        }
+        (self.halt, self.readiness) = (receiver.halt(), receiver.readiness());
+        *sending = sender.clone();
+        (self.sender, self.channels) = (sender, channels);
+        self.reading = Some(read(receiver, &self.came, self.expected));
+    }
+}
+
+/// Takes frames until it is to stop, or has all of them.
+fn read(mut receiver: Receiver, came: &Arc<AtomicU64>, expected: u64) -> JoinHandle<Receiver> {
+    let came = Arc::clone(came);
+    std::thread::spawn(move || {
+        while came.load(Ordering::SeqCst) < expected {
+            if !takes(&mut receiver, came.load(Ordering::SeqCst)) {
+                return receiver;
+            }
+            came.fetch_add(1, Ordering::SeqCst);
+        }
+        receiver
+    })
+}
+
+/// Sends frames both ways while the server moves, gives moves up, and wires are cut.
+fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, moves, seed): (u64, u64, u64)) {
+    let (sender, mut receiver) = client.split();
+    receiver.set_spin(Spin::new(Some("0")));
+    let taking = std::thread::spawn(move || (0..frames).for_each(|number| assert!(takes(&mut receiver, number))));
+    let posting = std::thread::spawn(move || {
+        (0..frames).for_each(|number| send(&sender, number));
+        sender.flush().unwrap();
+        sender
+    });
+    let own = Arc::clone(&server.sending);
+    let answering = std::thread::spawn(move || {
+        for number in 0..frames {
+            send(&own.lock().unwrap(), number);
+        }
+        own.lock().unwrap().flush().unwrap();
+    });
+    let mut random = Random(seed);
+    for _ in 0..moves {
+        std::thread::sleep(Duration::from_micros(random.below(3000)));
+        match (random.below(4), door) {
+            (0, Some(door)) => door.cut(),
+            (1, _) => server.give_up(),
+            _ => server.move_on(door),
+        }
+    }
+    join(answering);
+    join(taking);
+    let _sender = join(posting);
+    let until = soon();
+    while server.came.load(Ordering::SeqCst) < frames {
+        assert!(Instant::now() < until, "{} of {frames} came", server.came.load(Ordering::SeqCst));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(join(server.reading.unwrap()));
+}
+
+#[test]
+fn frames_over_sockets_arrive_once_and_in_order_while_one_end_moves() {
+    for seed in 0..6 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let cut = ours.try_clone().unwrap();
+        let (client, ours) = Channels::take_over(Link::new(ours.into()), GRACE);
+        let (channels, theirs) = Channels::take_over(Link::new(theirs.into()), GRACE);
+        channels.hear_goodbye();
+        let (cuts, server) = (Arc::new(Mutex::new(vec![cut])), Arc::new(Mutex::new(channels.clone())));
+        let door = Door { client: client.clone(), server, cuts };
+        let keeping = door.clone();
+        let keeper = std::thread::spawn(move || keeping.keep());
+        let frames = 1500;
+        let server = Server::new(theirs.split(), Some(channels), frames);
+        exchange(ours, server, Some(&door), (frames, 25, seed));
+        client.end();
+        door.server().end();
+        join(keeper);
+    }
+}
+
+/// Both ends of rings, with what the client's other process would need of them.
+fn rings() -> (Link, Link) {
+    let (one, other) = UnixStream::pair().unwrap();
+    let (offered, file) = Rings::offer(RING).unwrap();
+    let taken = Rings::take(&file, RING).unwrap();
+    let [mut one, mut other] = [one, other].map(|socket| Link::new(OwnedFd::from(socket)));
+    one.go_over(offered).unwrap();
+    other.go_over(taken).unwrap();
+    (one, other)
+}
+
+#[test]
+fn frames_over_rings_arrive_once_and_in_order_while_one_end_moves() {
+    for seed in 0..6 {
+        let (client, theirs) = rings();
+        let frames = 3000;
+        exchange(client, Server::new(theirs.split(), None, frames), None, (frames, 40, seed));
+        // The side that offered the memory moves as well.
+        let (ours, client) = rings();
+        exchange(client, Server::new(ours.split(), None, frames), None, (frames, 40, seed));
+    }
+}
+
+#[test]
+fn a_reader_stops_within_a_frame_that_it_gathers_and_goes_on_with_its_rest() {
+    use std::io::Write as _;
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (one, other) = UnixStream::pair().unwrap();
+    // What a client would send, in one piece.
+    let (sender, _) = Link::new(one.into()).halves();
+    send(&sender, 4);
+    let mut bytes = vec![0; 16 + 20 + 5_000];
+    std::io::Read::read_exact(&mut &other, &mut bytes).unwrap();
+    let (channels, link) = Channels::take_over(Link::new(theirs.into()), GRACE);
+    let (sender, mut receiver) = link.split();
+    let halt = receiver.halt();
+    (&ours).write_all(&bytes[..1000]).unwrap();
+    let asking = halt.clone();
+    let reading = std::thread::spawn(move || {
+        let stopped = matches!(receiver.next(), Err(LinkError::Stopped));
+        (receiver, stopped)
+    });
+    while channels.in_flight() == 0 && !asking.is_waiting() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    halt.ask();
+    assert!(hold(Some(&channels), &sender).unwrap());
+    let (receiver, stopped) = join(reading);
+    assert!(stopped);
+    let ends = [ChannelEnds { channel: MAIN_CHANNEL, sender: &sender, receiver: &receiver }];
+    let image = take_down(Some(&channels), &ends).unwrap().image;
+    let LinkImage::Channels(memory) = &image else { panic!("{image:?}") };
+    assert_eq!((memory.channels[0].ends.ahead.len(), memory.channels[0].inbound.at()), (1000, 1000));
+    let set_up = ArrivingLink::of_channels(Reach::Machine).set_up(&image, None).unwrap();
+    set_up.begin();
+    let SetUp { channels, mut receiver, .. } = set_up;
+    let channels = channels.unwrap();
+    assert!(channels.begin(2));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mark = channels.freeze(MAIN_CHANNEL);
+    assert_eq!(mark.received, 1000);
+    channels.resume(MAIN_CHANNEL, 2, Link::new(theirs.into()), floe_transport::HistoryDigest::none()).unwrap();
+    (&ours).write_all(&bytes[1000..]).unwrap();
+    assert!(takes(&mut receiver, 4));
+}
+
+#[test]
+fn a_link_that_another_process_has_used_does_not_go_on_here() {
+    let (client, theirs) = rings();
+    let (sender, mut receiver) = client.split();
+    let (own, own_receiver) = theirs.split();
+    let parts = ring_parts(None, &own).unwrap().unwrap();
+    let arriving = ArrivingLink::of_rings(parts).unwrap();
+    assert!(hold(None, &own).unwrap());
+    let ends = [ChannelEnds { channel: MAIN_CHANNEL, sender: &own, receiver: &own_receiver }];
+    let image = take_down(None, &ends).unwrap().image;
+    let set_up = arriving.set_up(&image, None).unwrap();
+    set_up.begin();
+    send(&set_up.sender, 0);
+    set_up.sender.flush().unwrap();
+    assert!(takes(&mut receiver, 0));
+    assert!(!go_on(None, &own), "its index has moved");
+    send(&sender, 0);
+    drop(own_receiver);
+}
+
+#[test]
+fn plain_sockets_say_by_name_that_they_stay() {
+    let (one, _other) = UnixStream::pair().unwrap();
+    let (sender, receiver) = Link::new(one.into()).split();
+    let no_grace = |result: Result<(), NotTaken>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, NotTaken::NoGrace) && error.to_string().contains("--grace"), "{error}");
+    };
+    no_grace(ring_parts(None, &sender).map(drop));
+    no_grace(hold(None, &sender).map(drop));
+    drop(receiver);
+}
+
+#[test]
+fn a_session_that_stands_still_has_no_connections_and_waits_for_none() {
+    let (_ours, theirs) = UnixStream::pair().unwrap();
+    let (channels, link) = Channels::take_over(Link::new(theirs.into()), Duration::from_millis(1));
+    let (_sender, mut receiver) = link.split();
+    let reading = std::thread::spawn(move || matches!(receiver.next(), Err(LinkError::Stopped)));
+    assert!(channels.park() && !channels.park());
+    assert!(join(reading));
+    // Far beyond its grace period.
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!((channels.link_state(), channels.begin(2)), (LinkState::Parked, false));
+    channels.unpark();
+    assert_eq!((channels.link_state(), channels.begin(2)), (LinkState::Broken, true));
+    channels.end();
+}
