@@ -77,12 +77,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Goes on with a line that this end has used before, in this process or another.
+    /// Goes on with a line into which this end has copied so many bytes, in another process. What the memory says of this
+    /// end is not believed.
     ///
     /// # Errors
-    /// [`BadIndex`] when the indices of the two ends do not go together.
-    pub(crate) fn resume(line: &impl Line) -> Result<Self, BadIndex> {
-        let written = line.index(End::Writer);
+    /// [`BadIndex`] when the reader's index is impossible.
+    pub(crate) fn resume(line: &impl Line, written: u64) -> Result<Self, BadIndex> {
         let taken = checked(line, line.index(End::Reader), written, |said, own| own.wrapping_sub(said))?;
         Ok(Self { written, taken })
     }
@@ -167,12 +167,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// As [`Writer::resume`].
+    /// As [`Writer::resume`], where so many bytes have been copied out.
     ///
     /// # Errors
-    /// As [`Writer::resume`].
-    pub(crate) fn resume(line: &impl Line) -> Result<Self, BadIndex> {
-        let taken = line.index(End::Reader);
+    /// [`BadIndex`] when the writer's index is impossible.
+    pub(crate) fn resume(line: &impl Line, taken: u64) -> Result<Self, BadIndex> {
         let written = checked(line, line.index(End::Writer), taken, u64::wrapping_sub)?;
         Ok(Self { taken, written })
     }

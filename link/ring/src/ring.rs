@@ -104,13 +104,21 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Goes on where the other process of this side has stopped: it has read and written all that the indices say.
+    /// The bytes that this side has written, and those that it has read.
+    #[must_use]
+    pub fn indices(&self) -> [u64; 2] {
+        [lock(&self.writer).written(), lock(&self.reader).taken()]
+    }
+
+    /// Goes on where the other process of this side has stopped, which has written and read so many bytes.
     ///
     /// # Errors
-    /// [`BadIndex`] when they do not go together.
-    pub fn resume(&self) -> Result<(), BadIndex> {
+    /// [`BadIndex`] when the other side's indices are impossible behind that; then nothing has changed.
+    pub fn resume(&self, [written, taken]: [u64; 2]) -> Result<(), BadIndex> {
         let (mut writer, mut reader) = (lock(&self.writer), lock(&self.reader));
-        (*writer, *reader) = (Writer::resume(&self.outgoing())?, Reader::resume(&self.incoming())?);
+        let (of_writer, of_reader) =
+            (Writer::resume(&self.outgoing(), written)?, Reader::resume(&self.incoming(), taken)?);
+        (*writer, *reader) = (of_writer, of_reader);
         self.written.store(writer.written(), Ordering::Release);
         self.taken.store(reader.taken(), Ordering::Release);
         self.held.store(false, Ordering::SeqCst);

@@ -226,3 +226,99 @@ fn only_memory_that_stays_is_taken() {
     assert!(Ring::take(other.as_fd(), 4096).is_err());
     assert!(demand_memory(std::io::stdin(), 1).is_err());
 }
+
+/// One side of a ring in a process of its own, as far as this process can play that.
+fn elsewhere(side: &Ring, file: &std::os::fd::OwnedFd) -> Ring {
+    side.hold();
+    assert_eq!(side.write(&[1]).unwrap(), 0, "another process continues here");
+    let other = Ring::expect(file, side.bytes(), side.has_offered()).unwrap();
+    assert_eq!(other.write(&[1]).unwrap(), 0, "it has not begun");
+    other.resume(side.indices()).unwrap();
+    other
+}
+
+proptest! {
+    #[test]
+    fn bytes_come_out_as_they_went_in_while_sides_move(
+        steps in prop::collection::vec((0_usize..2, 0_u8..5, 0_usize..6000), 1..200),
+    ) {
+        let (one, file) = Ring::offer(4096).unwrap();
+        let other = Ring::take(&file, 4096).unwrap();
+        let mut sides = [one, other];
+        let (mut written, mut read) = ([0; 2], [0; 2]);
+        for (side, step, size) in steps {
+            match step {
+                0 => sides[side] = elsewhere(&sides[side], &file),
+                1 | 2 => written[side] += sides[side].write(&data(written[side], size)).unwrap(),
+                3 => {
+                    // A move that is given up.
+                    sides[side].hold();
+                    prop_assert!(sides[side].let_write());
+                }
+                _ => {
+                    let mut target = vec![0; size];
+                    let count = sides[side].read(&mut target).unwrap();
+                    prop_assert!(target[..count] == data(read[side], count));
+                    prop_assert_eq!(count == 0, size.min(written[1 - side] - read[side]) == 0);
+                    read[side] += count;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_side_that_goes_on_believes_the_memory_nothing_that_cannot_be(
+        indices in any::<[u64; 2]>(),
+        near in prop::collection::vec(0_u64..9000, 4),
+        page in prop::collection::vec(any::<u8>(), 0..1200),
+    ) {
+        use std::os::unix::fs::FileExt as _;
+        let (one, file) = Ring::offer(4096).unwrap();
+        let memory = std::fs::File::from(file.try_clone().unwrap());
+        memory.write_all_at(&page, 0).unwrap();
+        let other = Ring::expect(&file, 4096, false).unwrap();
+        for indices in [indices, [near[0], near[1]], [near[2], near[3]]] {
+            if other.resume(indices).is_ok() {
+                prop_assert_eq!(other.indices(), indices);
+                let _ = other.write(&[7; 5000]);
+                let _ = other.read(&mut [0; 5000]);
+            }
+        }
+        drop(one);
+    }
+}
+
+#[test]
+fn a_side_that_another_process_has_used_does_not_go_on() {
+    let (one, file) = Ring::offer(4096).unwrap();
+    let other = Ring::take(&file, 4096).unwrap();
+    for uses in [true, false] {
+        let again = elsewhere(&other, &file);
+        if uses {
+            assert_eq!(again.write(&[3]).unwrap(), 1);
+        } else {
+            assert_eq!(one.write(&[3]).unwrap(), 1);
+            assert_eq!(again.read(&mut [0]).unwrap(), 1);
+        }
+        assert!(!other.let_write());
+        assert_eq!(other.write(&[3]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_reader_that_sleeps_is_woken_by_its_own_side() {
+    let (one, _file) = Ring::offer(4096).unwrap();
+    let one = Arc::new(one);
+    let (sleeping, over) = (Arc::clone(&one), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sleeping.sleep_for_bytes(None);
+            over.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let until = Instant::now() + Duration::from_secs(60);
+        while !over.load(std::sync::atomic::Ordering::SeqCst) {
+            assert!(Instant::now() < until);
+            one.wake_readers();
+        }
+    });
+}

@@ -11,5 +11,5 @@ mod leaving;
 
 pub use arriving::{ArrivingLink, SetUp};
 pub use encoding::ImageError;
-pub use image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_IMAGE_BYTES};
+pub use image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_IMAGE_BYTES, RingsImage};
 pub use leaving::{ChannelEnds, NotTaken, TakenLink, go_on, hold, ring_parts, take_down};

@@ -30,7 +30,7 @@ pub use frames::receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use frames::sender::Sender;
 pub use handover::{
     ArrivingLink, ChannelEnds, ChannelImage, ChannelsImage, EndsImage, ImageError, LinkImage, MOST_IMAGE_BYTES,
-    NotTaken, SetUp, TakenLink, go_on, hold, ring_parts, take_down,
+    NotTaken, RingsImage, SetUp, TakenLink, go_on, hold, ring_parts, take_down,
 };
 pub use link::{Answering, Link, Parts, Sealer};
 pub use listener::Listener;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::encoding::ImageError;
-use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage};
+use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, RingsImage};
 use crate::error::LinkError;
 use crate::frames::receiver::Receiver;
 use crate::frames::sender::Sender;
@@ -74,8 +74,9 @@ impl ArrivingLink {
     pub fn set_up(self, image: &LinkImage, descriptor: Option<OwnedFd>) -> Result<SetUp, ImageError> {
         let Self { sender, mut receiver, carrier } = self;
         match (carrier, image) {
-            (Carrier::Rings(pipe), LinkImage::Rings(ends)) => {
-                pipe.resume().map_err(|_| ImageError::Impossible("indices of rings that do not go together"))?;
+            (Carrier::Rings(pipe), LinkImage::Rings(RingsImage { indices, ends })) => {
+                pipe.resume(*indices)
+                    .map_err(|_| ImageError::Impossible("indices of rings that do not go together"))?;
                 recall(&sender, &mut receiver, ends, descriptor);
                 Ok(SetUp { sender, receiver, channels: None, bulk: Vec::new() })
             }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use floe_wire::{DecodeError, Field, Reader};
 use thiserror::Error;
 
-use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_AHEAD, MOST_CHANNELS, MOST_IMAGE_BYTES};
+use super::image::{
+    ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_AHEAD, MOST_CHANNELS, MOST_IMAGE_BYTES, RingsImage,
+};
 
 /// Which kind of image follows.
 const CHANNELS: u8 = 1;
@@ -37,8 +39,9 @@ impl LinkImage {
                 CHANNELS.write(&mut out);
                 image.write(&mut out);
             }
-            Self::Rings(ends) => {
+            Self::Rings(RingsImage { indices, ends }) => {
                 RINGS.write(&mut out);
+                indices.iter().for_each(|index| index.write(&mut out));
                 ends.write(&mut out);
             }
         }
@@ -56,7 +59,10 @@ impl LinkImage {
         let mut reader = Reader::new("LinkImage", bytes);
         let image = match reader.field::<u8>("kind")? {
             CHANNELS => Self::Channels(reader.field("channels")?),
-            RINGS => Self::Rings(reader.field("ends")?),
+            RINGS => {
+                let indices = [reader.field("written")?, reader.field("taken")?];
+                Self::Rings(RingsImage { indices, ends: reader.field("ends")? })
+            }
             _ => return Err(ImageError::Impossible("a link of this kind")),
         };
         if reader.left() > 0 {
@@ -68,7 +74,7 @@ impl LinkImage {
     fn check(&self) -> Result<(), ImageError> {
         match self {
             Self::Channels(image) => image.check(),
-            Self::Rings(ends) => ends.check(),
+            Self::Rings(image) => image.ends.check(),
         }
     }
 }

@@ -19,8 +19,17 @@ pub(super) const MOST_CHANNELS: usize = 64;
 pub enum LinkImage {
     /// A resumable session's connections: the client makes them again.
     Channels(ChannelsImage),
-    /// Rings in shared memory: their memory and socket go with [`RingParts`], and the client does nothing.
-    Rings(EndsImage),
+    /// Rings in shared memory: their memory and socket go with [`crate::RingParts`], and the client does nothing.
+    Rings(RingsImage),
+}
+
+/// What rings remember.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingsImage {
+    /// The bytes that this side has written, and those that it has read.
+    pub indices: [u64; 2],
+    /// The frames.
+    pub ends: EndsImage,
 }
 
 /// What a resumable session's connections remember.

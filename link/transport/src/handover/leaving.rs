@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use thiserror::Error;
 
-use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_AHEAD};
+use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_AHEAD, RingsImage};
 use crate::frames::receiver::Receiver;
 use crate::frames::sender::Sender;
 use crate::pipes::pipe::{Movable, RingParts};
@@ -107,7 +107,8 @@ pub fn take_down(channels: Option<&Channels>, ends: &[ChannelEnds<'_>]) -> Resul
     let main = ends.first().ok_or(NotTaken::Reads(MAIN_CHANNEL))?;
     let descriptor = main.receiver.duplicate_descriptor()?;
     let Some(channels) = channels else {
-        return Ok(TakenLink { image: LinkImage::Rings(main.image()?), descriptor });
+        let indices = main.sender.pipe().movable().ok_or(NotTaken::NoGrace)?.indices();
+        return Ok(TakenLink { image: LinkImage::Rings(RingsImage { indices, ends: main.image()? }), descriptor });
     };
     if channels.is_over() {
         return Err(NotTaken::Over);

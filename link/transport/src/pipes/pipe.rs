@@ -142,6 +142,9 @@ pub trait Movable {
     /// Writes nothing from here on: writers wait. Its end is this process's own matter meanwhile.
     fn hold(&self);
 
+    /// The bytes that this side has written, and those that it has read.
+    fn indices(&self) -> [u64; 2];
+
     /// Writes again, if no other process has used this side meanwhile; whether it does.
     fn let_write(&self) -> bool;
 }

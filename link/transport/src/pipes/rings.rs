@@ -114,12 +114,12 @@ pub(crate) struct RingPipe {
 }
 
 impl RingPipe {
-    /// Goes on where the other process of this side has stopped.
+    /// Goes on where the other process of this side has stopped, which has written and read so many bytes.
     ///
     /// # Errors
-    /// [`BadIndex`] when the indices of the two sides do not go together.
-    pub(crate) fn resume(&self) -> Result<(), BadIndex> {
-        self.ring.resume()
+    /// [`BadIndex`] when the other side's indices are impossible behind that.
+    pub(crate) fn resume(&self, indices: [u64; 2]) -> Result<(), BadIndex> {
+        self.ring.resume(indices)
     }
 
     fn write_part(&self, mut bytes: &[u8], began: &mut Option<Instant>) -> Result<(), Failure> {
@@ -247,6 +247,10 @@ impl Movable for RingPipe {
 
     fn hold(&self) {
         self.ring.hold();
+    }
+
+    fn indices(&self) -> [u64; 2] {
+        self.ring.indices()
     }
 
     fn let_write(&self) -> bool {
