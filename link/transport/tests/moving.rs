@@ -201,8 +201,8 @@ impl Server {
         let sending = Arc::clone(&self.sending);
         let mut sending = sending.lock().unwrap();
         let parts = ring_parts(self.channels.as_ref(), &self.sender).unwrap();
-        let arriving =
-            parts.map_or_else(|| ArrivingLink::of_channels(Reach::Machine), |p| ArrivingLink::of_rings(p).unwrap());
+        let arriving = parts
+            .map_or_else(|| ArrivingLink::of_channels(GRACE, Reach::Machine), |p| ArrivingLink::of_rings(p).unwrap());
         let (receiver, taken) = self.stop();
         let TakenLink { image, descriptor } = taken.unwrap();
         let bytes = image.encode();
@@ -351,7 +351,7 @@ fn a_reader_stops_within_a_frame_that_it_gathers_and_goes_on_with_its_rest() {
     let image = take_down(Some(&channels), &ends).unwrap().image;
     let LinkImage::Channels(memory) = &image else { panic!("{image:?}") };
     assert_eq!((memory.channels[0].ends.ahead.len(), memory.channels[0].inbound.at()), (1000, 1000));
-    let set_up = ArrivingLink::of_channels(Reach::Machine).set_up(&image, None).unwrap();
+    let set_up = ArrivingLink::of_channels(GRACE, Reach::Machine).set_up(&image, None).unwrap();
     set_up.begin();
     let SetUp { channels, mut receiver, .. } = set_up;
     let channels = channels.unwrap();

@@ -4,6 +4,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::encoding::ImageError;
 use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, RingsImage};
@@ -43,10 +44,10 @@ pub struct SetUp {
 }
 
 impl ArrivingLink {
-    /// A resumable session's, whose client connects again; `reach` is where that may be.
+    /// A resumable session's, whose client connects again from where it may be, and may be missing for `grace`.
     #[must_use]
-    pub fn of_channels(reach: Reach) -> Self {
-        let (channels, link) = Channels::expecting(reach);
+    pub fn of_channels(grace: Duration, reach: Reach) -> Self {
+        let (channels, link) = Channels::expecting(grace, reach);
         let (sender, receiver) = link.split();
         Self { sender, receiver, carrier: Carrier::Channels(channels) }
     }
@@ -81,8 +82,8 @@ impl ArrivingLink {
                 Ok(SetUp { sender, receiver, channels: None, bulk: Vec::new() })
             }
             (Carrier::Channels(channels), LinkImage::Channels(image)) => {
-                let ChannelsImage { epoch, grace, questions, trip, channels: images } = image;
-                channels.recall(SessionImage { epoch: *epoch, grace: *grace, questions: *questions, trip: *trip });
+                let ChannelsImage { epoch, questions, trip, channels: images } = image;
+                channels.recall(SessionImage { epoch: *epoch, questions: *questions, trip: *trip });
                 let mut bulk = Vec::new();
                 let (mut main, mut descriptor) = (Some((sender, receiver)), descriptor);
                 let mut own = None;

@@ -15,6 +15,9 @@ use super::image::{
 const CHANNELS: u8 = 1;
 const RINGS: u8 = 2;
 
+/// No link has carried so many bytes or frames, and counting on from there never runs over.
+const MOST_COUNTED: u64 = 1 << 62;
+
 /// Bytes that are no image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ImageError {
@@ -109,8 +112,8 @@ impl ChannelImage {
         if !self.inbound.is_possible() || !self.acknowledged.is_possible() {
             return Err(ImageError::Impossible("such a digest"));
         }
-        if self.acknowledged.at().checked_add(self.kept.len() as u64).is_none() {
-            return Err(ImageError::Impossible("so many bytes sent"));
+        if [self.inbound.at(), self.acknowledged.at()].into_iter().any(|bytes| bytes > MOST_COUNTED) {
+            return Err(ImageError::Impossible("so many bytes"));
         }
         if self.ends.ahead.len() as u64 > self.inbound.at() {
             return Err(ImageError::Impossible("more bytes ahead than have come"));
@@ -124,7 +127,7 @@ impl EndsImage {
         if self.ahead.len() > MOST_AHEAD {
             return Err(ImageError::Impossible("so many bytes read ahead"));
         }
-        if self.sent == u64::MAX || self.received == u64::MAX {
+        if self.sent > MOST_COUNTED || self.received > MOST_COUNTED {
             return Err(ImageError::Impossible("so many frames"));
         }
         Ok(())
@@ -132,21 +135,20 @@ impl EndsImage {
 }
 
 impl<'a> Field<'a> for ChannelsImage {
-    const LEAST: usize = 8 + 8 + 16 + 8 + 4;
+    const LEAST: usize = 8 + 16 + 8 + 4;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.epoch.write(out);
-        nanoseconds(self.grace).write(out);
         self.questions.iter().for_each(|question| question.write(out));
         nanoseconds(self.trip).write(out);
         self.channels.write(out);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (epoch, grace) = (u64::read(reader)?, Duration::from_nanos(u64::read(reader)?));
+        let epoch = u64::read(reader)?;
         let questions = [u64::read(reader)?, u64::read(reader)?];
         let trip = Duration::from_nanos(u64::read(reader)?);
-        Ok(Self { epoch, grace, questions, trip, channels: Vec::read(reader)? })
+        Ok(Self { epoch, questions, trip, channels: Vec::read(reader)? })
     }
 }
 

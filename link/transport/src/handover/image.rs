@@ -37,8 +37,6 @@ pub struct RingsImage {
 pub struct ChannelsImage {
     /// The epoch that has broken.
     pub epoch: u64,
-    /// How long the client may be missing.
-    pub grace: Duration,
     /// This side's last question of a heartbeat, and the peer's.
     pub questions: [u64; 2],
     /// The way to the peer and back, as long as it was lately.

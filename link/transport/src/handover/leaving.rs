@@ -122,8 +122,8 @@ pub fn take_down(channels: Option<&Channels>, ends: &[ChannelEnds<'_>]) -> Resul
         let ChannelMemory { inbound, acknowledged, kept } = memory;
         images.push(ChannelImage { index: channel, inbound, acknowledged, kept, ends });
     }
-    let SessionImage { epoch, grace, questions, trip } = channels.image();
-    let image = LinkImage::Channels(ChannelsImage { epoch, grace, questions, trip, channels: images });
+    let SessionImage { epoch, questions, trip } = channels.image();
+    let image = LinkImage::Channels(ChannelsImage { epoch, questions, trip, channels: images });
     Ok(TakenLink { image, descriptor })
 }
 

@@ -68,8 +68,8 @@ impl Channels {
 
     /// The connections of a session that another process has, parked: what they remember comes later. The link is that of
     /// the main channel, on which nothing may be sent before.
-    pub(crate) fn expecting(reach: Reach) -> (Self, Link) {
-        let channels = Self { shared: Arc::new(Shared::new(Duration::ZERO, reach, MAIN_CHANNEL)) };
+    pub(crate) fn expecting(grace: Duration, reach: Reach) -> (Self, Link) {
+        let channels = Self { shared: Arc::new(Shared::new(grace, reach, MAIN_CHANNEL)) };
         let _ = channels.park();
         let link = channels.link(MAIN_CHANNEL);
         (channels, link)

@@ -89,7 +89,6 @@ pub(super) struct Session<A> {
 pub(crate) struct SessionImage {
     /// The epoch that has broken.
     pub(crate) epoch: u64,
-    pub(crate) grace: Duration,
     /// This side's last question, and the peer's.
     pub(crate) questions: [u64; 2],
     /// The way to the peer and back, as long as it was lately.
@@ -134,13 +133,13 @@ impl<A> Session<A> {
     /// What it remembers.
     pub(super) fn image(&self) -> SessionImage {
         let (questions, trip) = ([self.heartbeat.asked(), self.asked.0], self.heartbeat.trip());
-        SessionImage { epoch: self.epoch, grace: self.grace, questions, trip }
+        SessionImage { epoch: self.epoch, questions, trip }
     }
 
     /// Becomes the session that another process remembers: its connections are broken. It is parked.
     pub(super) fn recall(&mut self, image: SessionImage) {
-        let SessionImage { epoch, grace, questions: [asks, asked], trip } = image;
-        (self.epoch, self.failed, self.grace, self.parked) = (epoch, epoch, grace, true);
+        let SessionImage { epoch, questions: [asks, asked], trip } = image;
+        (self.epoch, self.failed, self.parked) = (epoch, epoch, true);
         self.heartbeat = HeartbeatTimer::after(asks, trip);
         self.asked = (asked, None);
         self.taken.clear();

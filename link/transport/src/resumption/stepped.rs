@@ -70,7 +70,7 @@ fn nobody_is_waited_for_while_the_server_stands_still() {
     let later = 100 * GRACE;
     assert!(!session.grace_left(later).is_zero() && !session.is_of(1));
     assert_eq!(session.admit(2, 0, later).0, Admission::Late { now: 1 });
-    let mut elsewhere = Session::<()>::new(Duration::ZERO, 0);
+    let mut elsewhere = Session::<()>::new(GRACE, 0);
     elsewhere.recall(session.image());
     for session in [&mut session, &mut elsewhere] {
         session.unpark(later);
@@ -90,7 +90,7 @@ fn a_peer_that_asked_before_a_move_is_answered_behind_it() {
     };
     let first = ask(&mut ours, Time::ZERO).expect("it waits");
     assert!(theirs.hear_heartbeat(ours.heartbeat().0, Time::ZERO));
-    let mut moved = Session::<()>::new(Duration::ZERO, 0);
+    let mut moved = Session::<()>::new(GRACE, 0);
     moved.recall(ours.image());
     moved.unpark(Time::ZERO);
     assert_eq!(moved.admit(2, ACKNOWLEDGEMENT_CHANNEL, Time::ZERO).0, Admission::Taken);
