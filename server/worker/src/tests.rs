@@ -12,6 +12,7 @@ mod inline_wait;
 mod launches;
 mod linking;
 mod mirrors;
+pub(crate) mod moving;
 mod peer_links;
 mod peers;
 mod quota;
@@ -173,6 +174,13 @@ impl Client {
             Some(Got::Reply { request, status, earlier, body, .. }) if request == sent => (status, earlier, body),
             other => panic!("expected the reply to {sent}: {other:?}"),
         }
+    }
+
+    /// The sequence of a call that is answered.
+    fn ok_sequence(&mut self) -> u64 {
+        let sent = self.send(&MemoryInfo {});
+        assert!(matches!(self.get(), Some(Got::Reply { request, status: 0, .. }) if request == sent));
+        sent
     }
 
     fn ok(&mut self, message: &impl Message) -> Vec<u8> {

@@ -88,6 +88,12 @@ impl Channels {
         self.shared.unpark();
     }
 
+    /// Whether the connection with acknowledgements is there.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.shared.state().session.acknowledgements().is_some()
+    }
+
     /// Bytes that were sent and are not known to have arrived.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

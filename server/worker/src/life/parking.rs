@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "sessions move by it, as soon as the worker's part of a move is there")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(crate) struct Parking<D: Device> {
     main: Arc<Rest>,
     bulk: Arc<Mutex<Vec<Bulk>>>,
     watchdog: Watchdog,
+    /// Whether it is parked, or is being parked.
+    is_parked: Arc<AtomicBool>,
 }
 
 /// A bulk connection's two directions.
@@ -63,6 +66,9 @@ pub(crate) enum NotParked {
     /// The connection has ended, or the session has.
     #[error("the session is over")]
     Over,
+    /// It is parked.
+    #[error("the session is parked already")]
+    Parked,
     /// It cannot be taken down, or not now.
     #[error(transparent)]
     NotTaken(#[from] NotTaken),
@@ -75,13 +81,14 @@ pub(crate) struct UsedElsewhere;
 
 impl<D: Device> Clone for Parking<D> {
     fn clone(&self) -> Self {
-        let Self { shared, channels, main, bulk, watchdog } = self;
+        let Self { shared, channels, main, bulk, watchdog, is_parked } = self;
         Self {
             shared: Arc::clone(shared),
             channels: channels.clone(),
             main: Arc::clone(main),
             bulk: Arc::clone(bulk),
             watchdog: watchdog.clone(),
+            is_parked: Arc::clone(is_parked),
         }
     }
 }
@@ -89,7 +96,7 @@ impl<D: Device> Clone for Parking<D> {
 impl<D: Device> Parking<D> {
     /// Of a session with this reader of its main connection; `channels` where it outlives its connections.
     pub(crate) fn new(shared: Arc<Shared<D>>, channels: Option<Channels>, main: Arc<Rest>, watchdog: Watchdog) -> Self {
-        Self { shared, channels, main, bulk: Arc::default(), watchdog }
+        Self { shared, channels, main, bulk: Arc::default(), watchdog, is_parked: Arc::default() }
     }
 
     /// There is a bulk connection. A session that does not outlive its connections has no number for it.
@@ -105,6 +112,12 @@ impl<D: Device> Parking<D> {
         ring_parts(self.channels.as_ref(), &self.shared.sender)
     }
 
+    /// Whether the client can come back: its connection with acknowledgements has been there.
+    #[cfg(test)]
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.channels.as_ref().is_some_and(|channels| channels.hears())
+    }
+
     /// Has all readers rest at a frame's border, and takes the link down. The issuer rests, and nobody sends: the caller
     /// sees to that. Commands that were read lie in the queue, and their transfers are whole. From here on the client finds
     /// its connection broken or nobody at the other end of its rings, and waits.
@@ -114,12 +127,20 @@ impl<D: Device> Parking<D> {
     pub(crate) fn park_link(&self, deadline: Instant) -> Result<ParkedLink, NotParked> {
         // Before anything stops: some sessions never can.
         drop(self.ring_parts()?);
+        if self.is_parked.swap(true, Ordering::SeqCst) {
+            return Err(NotParked::Parked);
+        }
         self.watchdog.rests();
         let parked = self.stop_reading(deadline).and_then(|()| self.stand_still(deadline));
         if parked.is_err() {
             self.read_on();
         }
         parked
+    }
+
+    /// Whether the client has left. Where it did while the link was parked, whoever continues the session finds out.
+    pub(crate) fn is_over(&self) -> bool {
+        self.channels.as_ref().map_or_else(|| self.main.is_over(), Channels::is_over)
     }
 
     /// Lets a parked link go on in this worker.
@@ -210,6 +231,7 @@ impl<D: Device> Parking<D> {
 
     /// Everything is read again.
     fn read_on(&self) {
+        self.is_parked.store(false, Ordering::SeqCst);
         self.watchdog.goes_on();
         self.shared.queue.let_pass(false);
         self.shared.transfers.go_on();

@@ -269,6 +269,8 @@ fn run_threads<D: Device>(
     let (rest, mut receiver) = (Rest::of(&receiver), Some(receiver));
     let channels = joins.resumption.as_ref().map(|(channels, _)| channels.clone());
     let parking = Parking::new(Arc::clone(shared), channels, Arc::clone(&rest), watchdog.clone());
+    #[cfg(test)]
+    crate::tests::moving::begins(&parking, device);
     let started = threads
         .start_on(device, "floe-read", move || rest.run(receiver.take()?, |receiver| reader.run(receiver)).ending())
         .and_then(|()| {

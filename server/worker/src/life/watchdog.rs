@@ -125,6 +125,11 @@ impl Watchdog {
         }
     }
 
+    /// The socket of rings that another worker had is there.
+    pub fn continues_on(&self, socket: BorrowedFd<'_>) {
+        self.connected(1, socket);
+    }
+
     /// A connection of an epoch is there. It is shut down, and not only closed, when this side ends it.
     pub(crate) fn connected(&self, epoch: u64, socket: BorrowedFd<'_>) {
         let Some(way) = &self.way else { return };

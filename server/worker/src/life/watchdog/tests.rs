@@ -62,8 +62,28 @@ fn a_driver_may_take_its_time_to_start_and_not_for_ever() {
 }
 
 #[test]
+fn nobody_is_missed_while_a_session_rests_and_all_of_the_grace_follows() {
+    let (mut case, now) = serving();
+    case.rests();
+    case.breaks(now);
+    assert_eq!(case.deadline(), None);
+    let later = now + 10 * GRACE;
+    case.ends_rest(later);
+    assert_eq!(case.deadline(), Some(later + GRACE + FAREWELL));
+    // An ending is one all the same.
+    case.rests();
+    case.ends(later);
+    assert_eq!(case.deadline(), Some(later + FAREWELL));
+    // With its connections it lasts.
+    let (mut case, now) = serving();
+    case.rests();
+    case.ends_rest(now);
+    assert_eq!(case.deadline(), None);
+}
+
+#[test]
 fn words_come_as_they_were_said() {
-    for word in [Word::Connected, Word::Serves, Word::Left, Word::Over] {
+    for word in [Word::Connected, Word::Serves, Word::Left, Word::Over, Word::Rests, Word::GoesOn] {
         assert_eq!(Word::decode(word.encode()), word);
     }
 }

@@ -45,6 +45,23 @@ fn full_queue_holds_the_reader_back_until_commands_are_issued() {
 }
 
 #[test]
+fn reader_that_is_to_rest_waits_for_no_room() {
+    let queue = Arc::new(queue());
+    let filling = Arc::clone(&queue);
+    let reader =
+        std::thread::spawn(move || (0..3).for_each(|sequence| filling.push(&mut batch(sequence, BYTES)).unwrap()));
+    while queue.line().batches.is_empty() {
+        std::thread::yield_now();
+    }
+    queue.let_pass(true);
+    reader.join().unwrap();
+    let mut issuing = Issuing::default();
+    for sequence in 0..3 {
+        assert_eq!(sequences(queue.next(&mut issuing).unwrap()), [sequence]);
+    }
+}
+
+#[test]
 fn host_function_keeps_the_reader_reading() {
     let queue = queue();
     queue.push(&mut batch(1, BYTES)).unwrap();
