@@ -10,6 +10,7 @@ pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod library;
 pub(crate) mod linked;
+pub(crate) mod shared_files;
 pub(crate) mod sharing;
 pub(crate) mod signals;
 pub(crate) mod stream;

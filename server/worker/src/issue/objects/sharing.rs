@@ -10,6 +10,7 @@ use floe_device::{End, Mapped};
 use floe_wire::DevicePtr;
 
 use crate::issue::fault::{Fault, violation};
+use crate::issue::objects::shared_files::SharedFiles;
 use crate::memory::shared_pages::{Held, SharedPages};
 
 /// Bytes of a page.
@@ -21,6 +22,8 @@ pub(crate) struct Sharing<P> {
     /// By first address.
     pub(crate) ranges: BTreeMap<u64, SharedPages<P>>,
     pub(crate) held: Arc<Held>,
+    /// The files of ranges that are not of the memory.
+    pub(crate) files: SharedFiles,
 }
 
 /// The client's memory: its first byte lies at `at`.
@@ -38,7 +41,7 @@ impl Memory {
 
 impl<P> Default for Sharing<P> {
     fn default() -> Self {
-        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default() }
+        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default(), files: SharedFiles::default() }
     }
 }
 
@@ -81,11 +84,13 @@ impl<P: Mapped> Sharing<P> {
 
     /// Takes a mapping out.
     pub(crate) fn remove(&mut self, at: DevicePtr) -> Result<SharedPages<P>, Fault> {
+        self.files.let_go(at.0);
         self.ranges.remove(&at.0).map_or_else(|| violation(format!("no shared pages start at: {:#x}", at.0)), Ok)
     }
 
     /// Ends every mapping; the memory can be mapped again. No work that names it is left.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
+        self.files.clear();
     }
 }
