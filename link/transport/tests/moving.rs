@@ -3,9 +3,10 @@
 //! in order. Both "processes" are in this one, so that every thread of either is seen.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod authority;
 mod limit;
 
-use std::net::Shutdown;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +14,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use authority::Authority;
 use floe_transport::{
-    ACKNOWLEDGEMENT_CHANNEL, ArrivingLink, ChannelEnds, Channels, Link, LinkError, LinkImage, LinkState, MAIN_CHANNEL,
-    NotTaken, Reach, Receiver, Rings, Sender, SetUp, Spin, TakenLink, go_on, hold, ring_parts, take_down,
+    ACKNOWLEDGEMENT_CHANNEL, Address, Answering, Arrival, ArrivingLink, ChannelEnds, Channels, ClientTls, Identity,
+    Link, LinkError, LinkImage, LinkState, MAIN_CHANNEL, NotTaken, Reach, Receiver, Rings, Secret, Sender, ServerTls,
+    SetUp, Spin, TakenLink, Trust, connect, go_on, hold, ring_parts, take_down,
 };
-use floe_wire::{CopyToDevice, Decode as _, DevicePtr, StreamId};
+use floe_wire::{CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, StreamId};
 use limit::join;
+use rustix::net::{Shutdown, shutdown};
 
 const GRACE: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(300);
@@ -68,12 +72,75 @@ fn takes(receiver: &mut Receiver, number: u64) -> bool {
     true
 }
 
+/// Makes a connection: the client's link, the server's.
+type Make = Arc<dyn Fn() -> [Link; 2] + Send + Sync>;
+
+fn unix() -> Make {
+    Arc::new(|| {
+        let (one, other) = UnixStream::pair().unwrap();
+        [one, other].map(|end| Link::new(end.into()))
+    })
+}
+
+/// Over TCP: `open` makes the client's link to a port, `answer` the server's.
+fn tcp(
+    open: impl Fn(u16) -> Link + Send + Sync + 'static,
+    answer: impl Fn(Link) -> Link + Send + Sync + 'static,
+) -> Make {
+    Arc::new(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::scope(|scope| {
+            let answered = scope.spawn(|| {
+                let stream = listener.accept().unwrap().0;
+                stream.set_nodelay(true).unwrap();
+                answer(Link::new(stream.into()))
+            });
+            let opened = open(port);
+            [opened, answered.join().unwrap()]
+        })
+    })
+}
+
+/// Sealed by a token that both sides know; the server's process has the link from another.
+fn sealed() -> Make {
+    let (ours, theirs) = (Secret::of("token"), Secret::of("token"));
+    let open = move |port| {
+        let trust = Trust { tls: None, secret: Some(&ours) };
+        connect(&Address::Tcp { host: "127.0.0.1".into(), port }, SOON, &trust).unwrap()
+    };
+    let answer = move |link: Link| {
+        let by = Answering { secret: Some(&theirs), ..Answering::default() };
+        Link::resume(link.answer(&by, soon()).unwrap().into_parts().unwrap()).unwrap()
+    };
+    tcp(open, answer)
+}
+
+/// By TLS, whose tunnel stays with the daemon while workers come and go.
+fn tls() -> Make {
+    let authority = Authority::new();
+    let [certificate, key] = authority.sign("localhost");
+    let tls = ClientTls::new(&authority.file(), None).unwrap();
+    let server_tls = ServerTls::new(&Identity { certificate, key }, None).unwrap();
+    let open = move |port| {
+        let trust = Trust { tls: Some(&tls), secret: None };
+        connect(&Address::Tls { host: "localhost".into(), port }, SOON, &trust).unwrap()
+    };
+    let answer = move |link: Link| {
+        let by = Answering { tls: Some(&server_tls), tls_only: true, secret: None };
+        let answered = link.answer(&by, soon()).unwrap();
+        Link::resume(answered.into_parts().unwrap()).unwrap()
+    };
+    tcp(open, answer)
+}
+
 /// The client's end and the way to whichever process has the other.
 #[derive(Clone)]
 struct Door {
     client: Channels,
     server: Arc<Mutex<Channels>>,
-    cuts: Arc<Mutex<Vec<UnixStream>>>,
+    make: Make,
+    cuts: Arc<Mutex<Vec<OwnedFd>>>,
 }
 
 impl Door {
@@ -82,14 +149,14 @@ impl Door {
     }
 
     fn wire(&self) -> [Link; 2] {
-        let (one, other) = UnixStream::pair().unwrap();
-        self.cuts.lock().unwrap().push(one.try_clone().unwrap());
-        [one, other].map(|end| Link::new(end.into()))
+        let links = (self.make)();
+        self.cuts.lock().unwrap().push(links[0].socket().unwrap().try_clone_to_owned().unwrap());
+        links
     }
 
     /// Cuts what there is.
     fn cut(&self) {
-        self.cuts.lock().unwrap().drain(..).for_each(|wire| _ = wire.shutdown(Shutdown::Both));
+        self.cuts.lock().unwrap().drain(..).for_each(|wire| _ = shutdown(wire, Shutdown::Both));
     }
 
     /// Makes the connections of an epoch until they break; the client begins it, and the server where it takes any.
@@ -257,8 +324,10 @@ fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, move
         own.lock().unwrap().flush().unwrap();
     });
     let mut random = Random(seed);
+    let mut meanwhile = 0;
     for _ in 0..moves {
-        std::thread::sleep(Duration::from_micros(random.below(3000)));
+        std::thread::sleep(Duration::from_micros(random.below(1500)));
+        meanwhile += u64::from(server.came.load(Ordering::SeqCst) < frames);
         match (random.below(4), door) {
             (0, Some(door)) => door.cut(),
             (1, _) => server.give_up(),
@@ -268,6 +337,7 @@ fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, move
     join(answering);
     join(taking);
     let _sender = join(posting);
+    assert!(meanwhile > moves / 3, "frames were on their way in {meanwhile} of {moves} moves");
     let until = soon();
     while server.came.load(Ordering::SeqCst) < frames {
         assert!(Instant::now() < until, "{} of {frames} came", server.came.load(Ordering::SeqCst));
@@ -276,25 +346,36 @@ fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, move
     drop(join(server.reading.unwrap()));
 }
 
+/// Frames over connections of this kind, while the server moves.
+fn over_sockets(make: &Make, (frames, moves, seed): (u64, u64, u64)) {
+    let [ours, theirs] = make();
+    let (client, ours) = Channels::take_over(ours, GRACE);
+    let (channels, theirs) = Channels::take_over(theirs, GRACE);
+    channels.hear_goodbye();
+    let server = Arc::new(Mutex::new(channels.clone()));
+    let door = Door { client: client.clone(), server, make: Arc::clone(make), cuts: Arc::default() };
+    let keeping = door.clone();
+    let keeper = std::thread::spawn(move || keeping.keep());
+    let server = Server::new(theirs.split(), Some(channels), frames);
+    exchange(ours, server, Some(&door), (frames, moves, seed));
+    client.end();
+    door.server().end();
+    join(keeper);
+}
+
 #[test]
 fn frames_over_sockets_arrive_once_and_in_order_while_one_end_moves() {
-    for seed in 0..6 {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let cut = ours.try_clone().unwrap();
-        let (client, ours) = Channels::take_over(Link::new(ours.into()), GRACE);
-        let (channels, theirs) = Channels::take_over(Link::new(theirs.into()), GRACE);
-        channels.hear_goodbye();
-        let (cuts, server) = (Arc::new(Mutex::new(vec![cut])), Arc::new(Mutex::new(channels.clone())));
-        let door = Door { client: client.clone(), server, cuts };
-        let keeping = door.clone();
-        let keeper = std::thread::spawn(move || keeping.keep());
-        let frames = 1500;
-        let server = Server::new(theirs.split(), Some(channels), frames);
-        exchange(ours, server, Some(&door), (frames, 25, seed));
-        client.end();
-        door.server().end();
-        join(keeper);
-    }
+    (0..6).for_each(|seed| over_sockets(&unix(), (4000, 25, seed)));
+}
+
+#[test]
+fn sealed_frames_arrive_once_and_in_order_while_one_end_moves() {
+    (0..3).for_each(|seed| over_sockets(&sealed(), (4000, 20, seed)));
+}
+
+#[test]
+fn frames_by_tls_arrive_once_and_in_order_while_one_end_moves() {
+    (0..3).for_each(|seed| over_sockets(&tls(), (4000, 20, seed)));
 }
 
 /// Both ends of rings, with what the client's other process would need of them.
@@ -312,7 +393,7 @@ fn rings() -> (Link, Link) {
 fn frames_over_rings_arrive_once_and_in_order_while_one_end_moves() {
     for seed in 0..6 {
         let (client, theirs) = rings();
-        let frames = 3000;
+        let frames = 6000;
         exchange(client, Server::new(theirs.split(), None, frames), None, (frames, 40, seed));
         // The side that offered the memory moves as well.
         let (ours, client) = rings();
@@ -362,6 +443,43 @@ fn a_reader_stops_within_a_frame_that_it_gathers_and_goes_on_with_its_rest() {
     channels.resume(MAIN_CHANNEL, 2, Link::new(theirs.into()), floe_transport::HistoryDigest::none()).unwrap();
     (&ours).write_all(&bytes[1000..]).unwrap();
     assert!(takes(&mut receiver, 4));
+}
+
+#[test]
+fn a_reader_that_has_begun_data_finishes_them_before_it_stops() {
+    use std::io::Write as _;
+    let (near, far) = UnixStream::pair().unwrap();
+    let (sender, _) = Link::new(near.try_clone().unwrap().into()).halves();
+    let (mut receiver, all) = (Link::new(far.into()).split().1, vec![5; 100_000]);
+    let sending = std::thread::spawn(move || {
+        let message = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &all };
+        let mut bytes = Vec::new();
+        message.encode_head(&mut bytes);
+        let length = u32::try_from(bytes.len() + all.len()).unwrap();
+        let header = FrameHeader { length, kind: CopyToDevice::KIND, sequence: 1 };
+        [&header.encode()[..], &bytes, &all].concat()
+    });
+    let bytes = join(sending);
+    let halt = receiver.halt();
+    (&near).write_all(&bytes[..50_000]).unwrap();
+    let reading = std::thread::spawn(move || {
+        let Some(Arrival::Bulk(mut bulk)) = receiver.next_arrival(CopyToDevice::KIND).unwrap() else {
+            panic!("not bulk")
+        };
+        let mut data = vec![0; bulk.left()];
+        bulk.read(&mut data).unwrap();
+        assert!(data == vec![5; 100_000]);
+        drop(bulk);
+        matches!(receiver.next_arrival(CopyToDevice::KIND), Err(LinkError::Stopped))
+    });
+    // It waits for a frame, and then for nothing but this one's data.
+    std::thread::sleep(Duration::from_millis(50));
+    halt.ask();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!halt.is_waiting() && !reading.is_finished());
+    (&near).write_all(&bytes[50_000..]).unwrap();
+    assert!(join(reading));
+    drop(sender);
 }
 
 #[test]
