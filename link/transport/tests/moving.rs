@@ -186,6 +186,17 @@ impl Door {
         assert_eq!(self.client.freeze(ACKNOWLEDGEMENT_CHANNEL), floe_transport::HistoryDigest::none());
     }
 
+    /// As a worker's watch: a client whose connections broke otherwise, and that has said nothing since, has not left.
+    fn watch(&self) {
+        while !self.client.is_over() {
+            std::thread::sleep(Duration::from_millis(5));
+            let server = self.server();
+            if server.link_state() == LinkState::Broken {
+                server.stop_hearing();
+            }
+        }
+    }
+
     fn keep(&self) {
         let mut epoch = 1;
         self.make(epoch, false);
@@ -246,6 +257,15 @@ impl Server {
             taken = take_down(self.channels.as_ref(), &ends);
         }
         (receiver, taken)
+    }
+
+    /// Waits until so many frames have come.
+    fn await_frames(&self, count: u64) {
+        let until = soon();
+        while self.came.load(Ordering::SeqCst) < count {
+            assert!(Instant::now() < until, "{} of {count} came", self.came.load(Ordering::SeqCst));
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     fn has_stopped(&self) -> bool {
@@ -324,10 +344,10 @@ fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, move
         own.lock().unwrap().flush().unwrap();
     });
     let mut random = Random(seed);
-    let mut meanwhile = 0;
-    for _ in 0..moves {
-        std::thread::sleep(Duration::from_micros(random.below(1500)));
-        meanwhile += u64::from(server.came.load(Ordering::SeqCst) < frames);
+    for number in 1..=moves {
+        // Others are behind these.
+        server.await_frames(number * frames / (moves + 1));
+        std::thread::sleep(Duration::from_micros(random.below(500)));
         match (random.below(4), door) {
             (0, Some(door)) => door.cut(),
             (1, _) => server.give_up(),
@@ -337,12 +357,7 @@ fn exchange(client: Link, mut server: Server, door: Option<&Door>, (frames, move
     join(answering);
     join(taking);
     let _sender = join(posting);
-    assert!(meanwhile > moves / 3, "frames were on their way in {meanwhile} of {moves} moves");
-    let until = soon();
-    while server.came.load(Ordering::SeqCst) < frames {
-        assert!(Instant::now() < until, "{} of {frames} came", server.came.load(Ordering::SeqCst));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    server.await_frames(frames);
     drop(join(server.reading.unwrap()));
 }
 
@@ -356,11 +371,14 @@ fn over_sockets(make: &Make, (frames, moves, seed): (u64, u64, u64)) {
     let door = Door { client: client.clone(), server, make: Arc::clone(make), cuts: Arc::default() };
     let keeping = door.clone();
     let keeper = std::thread::spawn(move || keeping.keep());
+    let watched = door.clone();
+    let watch = std::thread::spawn(move || watched.watch());
     let server = Server::new(theirs.split(), Some(channels), frames);
     exchange(ours, server, Some(&door), (frames, moves, seed));
     client.end();
     door.server().end();
     join(keeper);
+    join(watch);
 }
 
 #[test]
@@ -500,6 +518,22 @@ fn a_link_that_another_process_has_used_does_not_go_on_here() {
     assert!(!go_on(None, &own), "its index has moved");
     send(&sender, 0);
     drop(own_receiver);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_notices_by_its_acknowledgements() {
+    let [(ours, theirs), (near, far)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+    let (client, _ours) = Channels::take_over(Link::new(ours.into()), GRACE);
+    let (server, _theirs) = Channels::take_over(Link::new(theirs.into()), GRACE);
+    server.hear_goodbye();
+    let listening = [(client.clone(), near), (server.clone(), far)].map(|(end, socket)| {
+        let receiver = end.hear(1, Link::new(socket.into()));
+        std::thread::spawn(move || end.listen(1, receiver))
+    });
+    assert!(server.park());
+    let heard = listening.map(join);
+    assert!(heard.iter().all(|heard| matches!(heard, floe_transport::Heard::Broke)));
+    assert_eq!((client.link_state(), server.link_state()), (LinkState::Broken, LinkState::Parked));
 }
 
 #[test]

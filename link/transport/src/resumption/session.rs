@@ -269,6 +269,11 @@ impl<A> Session<A> {
         self.hears_goodbye = true;
     }
 
+    /// The one that is still read.
+    pub(super) fn hearing(&self) -> Option<&A> {
+        self.hearing.as_ref()
+    }
+
     /// The one that is still read, to be closed.
     pub(super) fn stop_hearing(&mut self) -> Option<A> {
         self.hearing.take()

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Goodbye, Heartbeat};
+use rustix::net::{Shutdown, shutdown};
 
 use super::channel::{self, Siblings};
 use super::history::HistoryDigest;
@@ -55,6 +56,18 @@ pub(super) struct Acknowledgements {
     pub(super) sender: Sender,
     /// What carries it, where the system can tell how long the peer is silent.
     pub(super) socket: Option<Arc<OwnedFd>>,
+}
+
+impl Acknowledgements {
+    /// Ends it for the peer's reader, so that it makes new connections at once, also where nobody reads its others. What it
+    /// says itself is still heard.
+    fn say_nothing_more(&self) {
+        match &self.socket {
+            // A socket that is not connected needs no shutdown.
+            Some(socket) => _ = shutdown(socket, Shutdown::Write),
+            None => self.sender.close(),
+        }
+    }
 }
 
 /// Connections to be left, without a lock.
@@ -140,6 +153,10 @@ impl Shared {
         // Both sides of a stored value: a writer that has not seen it has what it writes in its log.
         let parks = self.change(|session| session.park().inspect(|_| self.parked.store(true, Ordering::SeqCst)));
         self.nudge_all();
+        let hearing = self.state().session.hearing().cloned();
+        if let Some(hearing) = hearing.filter(|_| parks) {
+            hearing.say_nothing_more();
+        }
         parks
     }
 
