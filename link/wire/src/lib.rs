@@ -14,6 +14,7 @@ mod ids;
 mod message;
 mod printable;
 mod reader;
+mod recipe;
 mod runs;
 #[cfg(test)]
 mod sample;
@@ -31,6 +32,7 @@ pub use ids::{
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};
 pub use reader::{Field, Reader};
+pub use recipe::{Key, KeyPart, Object, ObjectKind, Recipe};
 pub use runs::changed_runs;
 pub use version::{NEWEST_VERSION, OLDEST_VERSION, version};
 

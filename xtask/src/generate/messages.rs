@@ -5,6 +5,7 @@
 mod code;
 mod handlers;
 mod page;
+mod recipes;
 mod table;
 
 use anyhow::{Context as _, Result};
@@ -13,6 +14,7 @@ use crate::generate::emit::emit;
 use crate::toolchain::repository;
 use code::{dispatch_source, module_source, noun_source, sample_source};
 use page::page_tables;
+use recipes::refuse_recipes;
 use table::{borrowing_structs, read_tables, refuse_contradictions};
 
 const PAGE: &str = "docs/protocol.md";
@@ -24,6 +26,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let nouns = read_tables(&repository().join("api/messages"))?;
     let borrowing = borrowing_structs(&nouns);
     refuse_contradictions(&nouns)?;
+    refuse_recipes(&nouns)?;
     for noun in &nouns {
         emit(&format!("link/wire/src/generated/{}.rs", noun.name), &noun_source(noun, &borrowing), check)?;
     }

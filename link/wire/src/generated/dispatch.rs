@@ -3,7 +3,7 @@
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
 use super::*;
-use crate::{Class, Decode, DecodeError, Message, Recipient};
+use crate::{Class, Decode, DecodeError, Key, Message, Object, ObjectKind, Recipe, Recipient};
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq)]
@@ -970,6 +970,354 @@ impl Request<'_> {
             Self::DestroyTexture(message) => handler.destroy_texture(message),
             Self::CreateSurface(message) => handler.create_surface(message),
             Self::DestroySurface(message) => handler.destroy_surface(message),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// What the command does to the objects of its session.
+    #[must_use]
+    pub fn recipe(&self) -> Recipe {
+        match self {
+            Self::CreateArray(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Array, id: it.array.0 }, of: None }
+            }
+            Self::DestroyArray(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Array, id: it.array.0 }, bytes: None }
+            }
+            Self::SetLimit(it) => Recipe::Changes {
+                object: Object::CONTEXT,
+                bytes: None,
+                by: Some(Key::default().with(&it.limit)),
+                absorbs: None,
+            },
+            Self::ResetContext(_) => Recipe::Ends { object: Object::CONTEXT, bytes: None },
+            Self::SetCacheConfig(it) => Recipe::Changes {
+                object: Object::CONTEXT,
+                bytes: None,
+                by: Some(Key::default().with(&it.what)),
+                absorbs: None,
+            },
+            Self::CreateEvent(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Event, id: it.event.0 }, of: None }
+            }
+            Self::DestroyEvent(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Event, id: it.event.0 }, bytes: None }
+            }
+            Self::CreateGraph(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Graph, id: it.graph.0 }, of: None }
+            }
+            Self::AddGraphKernel(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::AddGraphCopy(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::AddGraphFill(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::AddGraphEmpty(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::InstantiateGraph(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::SetGraphKernel(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.node)),
+                absorbs: None,
+            },
+            Self::SetGraphCopy(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.node)),
+                absorbs: None,
+            },
+            Self::SetGraphFill(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.node)),
+                absorbs: None,
+            },
+            Self::EnableGraphNode(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.node)),
+                absorbs: None,
+            },
+            Self::UpdateGraph(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default()),
+                absorbs: Some(Object { kind: ObjectKind::Graph, id: it.new.0 }),
+            },
+            Self::DestroyGraph(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Graph, id: it.graph.0 }, bytes: None }
+            }
+            Self::AddGraphWords(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::SetGraphWords(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.node)),
+                absorbs: None,
+            },
+            Self::UnloadLibrary(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Library, id: it.library.0 }, bytes: None }
+            }
+            Self::FindKernel(it) => Recipe::Makes {
+                object: Object { kind: ObjectKind::Kernel, id: it.kernel.0 },
+                of: Some(Object { kind: ObjectKind::Library, id: it.library.0 }),
+            },
+            Self::FindGlobal(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Library, id: it.library.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.name)),
+                absorbs: None,
+            },
+            Self::SetKernelAttribute(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Kernel, id: it.kernel.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.what).with(&it.number)),
+                absorbs: None,
+            },
+            Self::LoadLibrary(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Library, id: it.library.0 }, of: None }
+            }
+            Self::CreateBlock(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Block, id: it.block.0 }, of: None }
+            }
+            Self::ReleaseBlock(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Block, id: it.block.0 }, bytes: None }
+            }
+            Self::MapBlock(it) => Recipe::Makes {
+                object: Object { kind: ObjectKind::Mapping, id: it.at.0 },
+                of: Some(Object { kind: ObjectKind::Block, id: it.block.0 }),
+            },
+            Self::SetAccess(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Mapping, id: it.at.0 },
+                bytes: Some(it.bytes),
+                by: None,
+                absorbs: None,
+            },
+            Self::UnmapRange(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Mapping, id: it.at.0 }, bytes: Some(it.bytes) }
+            }
+            Self::MirrorMemory(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Mirror, id: it.at.0 }, of: None }
+            }
+            Self::UnmirrorMemory(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Mirror, id: it.at.0 }, bytes: None }
+            }
+            Self::Export(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Ticket, id: it.ticket.0 }, of: None }
+            }
+            Self::Withdraw(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Ticket, id: it.ticket.0 }, bytes: None }
+            }
+            Self::ImportBlock(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Block, id: it.block.0 }, of: None }
+            }
+            Self::CreateSignals(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Signals, id: it.signals.0 }, of: None }
+            }
+            Self::ImportSignals(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Signals, id: it.signals.0 }, of: None }
+            }
+            Self::DropSignals(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Signals, id: it.signals.0 }, bytes: None }
+            }
+            Self::ConnectPeer(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::PeerLink, id: it.link.0 }, of: None }
+            }
+            Self::DropPeer(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::PeerLink, id: it.link.0 }, bytes: None }
+            }
+            Self::ShareMemory(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Memory, id: it.at.0 }, of: None }
+            }
+            Self::MapShared(it) => Recipe::Makes { object: Object { kind: ObjectKind::Pages, id: it.at.0 }, of: None },
+            Self::UnmapShared(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Pages, id: it.at.0 }, bytes: None }
+            }
+            Self::ShareFile(it) => Recipe::Makes { object: Object { kind: ObjectKind::Pages, id: it.at.0 }, of: None },
+            Self::CreateStream(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Stream, id: it.stream.0 }, of: None }
+            }
+            Self::DestroyStream(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Stream, id: it.stream.0 }, bytes: None }
+            }
+            Self::CreateTexture(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Texture, id: it.texture.0 }, of: None }
+            }
+            Self::DestroyTexture(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Texture, id: it.texture.0 }, bytes: None }
+            }
+            Self::CreateSurface(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Surface, id: it.surface.0 }, of: None }
+            }
+            Self::DestroySurface(it) => {
+                Recipe::Ends { object: Object { kind: ObjectKind::Surface, id: it.surface.0 }, bytes: None }
+            }
+            _ => Recipe::None,
+        }
+    }
+
+    /// Gives `see` every object that a command of a recipe names.
+    pub fn names(&self, see: &mut dyn FnMut(Object)) {
+        match self {
+            Self::CreateArray(it) => {
+                see(Object { kind: ObjectKind::Array, id: it.array.0 });
+            }
+            Self::DestroyArray(it) => {
+                see(Object { kind: ObjectKind::Array, id: it.array.0 });
+            }
+            Self::CreateEvent(it) => {
+                see(Object { kind: ObjectKind::Event, id: it.event.0 });
+            }
+            Self::DestroyEvent(it) => {
+                see(Object { kind: ObjectKind::Event, id: it.event.0 });
+            }
+            Self::CreateGraph(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::AddGraphKernel(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+                see(Object { kind: ObjectKind::Kernel, id: it.kernel.0 });
+            }
+            Self::AddGraphCopy(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::AddGraphFill(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::AddGraphEmpty(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::InstantiateGraph(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::SetGraphKernel(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+                see(Object { kind: ObjectKind::Kernel, id: it.kernel.0 });
+            }
+            Self::SetGraphCopy(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::SetGraphFill(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::EnableGraphNode(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::UpdateGraph(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+                see(Object { kind: ObjectKind::Graph, id: it.new.0 });
+            }
+            Self::DestroyGraph(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::AddGraphWords(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::SetGraphWords(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::UnloadLibrary(it) => {
+                see(Object { kind: ObjectKind::Library, id: it.library.0 });
+            }
+            Self::FindKernel(it) => {
+                see(Object { kind: ObjectKind::Library, id: it.library.0 });
+                see(Object { kind: ObjectKind::Kernel, id: it.kernel.0 });
+            }
+            Self::FindGlobal(it) => {
+                see(Object { kind: ObjectKind::Library, id: it.library.0 });
+            }
+            Self::SetKernelAttribute(it) => {
+                see(Object { kind: ObjectKind::Kernel, id: it.kernel.0 });
+            }
+            Self::LoadLibrary(it) => {
+                see(Object { kind: ObjectKind::Library, id: it.library.0 });
+            }
+            Self::CreateBlock(it) => {
+                see(Object { kind: ObjectKind::Block, id: it.block.0 });
+            }
+            Self::ReleaseBlock(it) => {
+                see(Object { kind: ObjectKind::Block, id: it.block.0 });
+            }
+            Self::MapBlock(it) => {
+                see(Object { kind: ObjectKind::Block, id: it.block.0 });
+            }
+            Self::Export(it) => {
+                see(Object { kind: ObjectKind::Ticket, id: it.ticket.0 });
+            }
+            Self::Withdraw(it) => {
+                see(Object { kind: ObjectKind::Ticket, id: it.ticket.0 });
+            }
+            Self::ImportBlock(it) => {
+                see(Object { kind: ObjectKind::Ticket, id: it.ticket.0 });
+                see(Object { kind: ObjectKind::Block, id: it.object.0 });
+                see(Object { kind: ObjectKind::Block, id: it.block.0 });
+            }
+            Self::CreateSignals(it) => {
+                see(Object { kind: ObjectKind::Signals, id: it.signals.0 });
+            }
+            Self::ImportSignals(it) => {
+                see(Object { kind: ObjectKind::Ticket, id: it.ticket.0 });
+                see(Object { kind: ObjectKind::Signals, id: it.object.0 });
+                see(Object { kind: ObjectKind::Signals, id: it.signals.0 });
+            }
+            Self::DropSignals(it) => {
+                see(Object { kind: ObjectKind::Signals, id: it.signals.0 });
+            }
+            Self::ConnectPeer(it) => {
+                see(Object { kind: ObjectKind::PeerLink, id: it.link.0 });
+                see(Object { kind: ObjectKind::Ticket, id: it.ticket.0 });
+            }
+            Self::DropPeer(it) => {
+                see(Object { kind: ObjectKind::PeerLink, id: it.link.0 });
+            }
+            Self::CreateStream(it) => {
+                see(Object { kind: ObjectKind::Stream, id: it.stream.0 });
+            }
+            Self::DestroyStream(it) => {
+                see(Object { kind: ObjectKind::Stream, id: it.stream.0 });
+            }
+            Self::CreateTexture(it) => {
+                see(Object { kind: ObjectKind::Texture, id: it.texture.0 });
+                see(Object { kind: ObjectKind::Array, id: it.resource.array.0 });
+            }
+            Self::DestroyTexture(it) => {
+                see(Object { kind: ObjectKind::Texture, id: it.texture.0 });
+            }
+            Self::CreateSurface(it) => {
+                see(Object { kind: ObjectKind::Surface, id: it.surface.0 });
+                see(Object { kind: ObjectKind::Array, id: it.array.0 });
+            }
+            Self::DestroySurface(it) => {
+                see(Object { kind: ObjectKind::Surface, id: it.surface.0 });
+            }
+            _ => {}
         }
     }
 }

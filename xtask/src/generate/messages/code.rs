@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::handlers::{dispatch_of_commands, handler_source};
+use super::recipes::recipe_source;
 use super::table::{Class, Field, Message, Noun, Side, Type, is_copied, lifetime, messages_from};
 
 const HEADER: &str = "// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.\n\n";
@@ -194,9 +195,10 @@ pub(super) fn dispatch_source(nouns: &[Noun], borrowing: &BTreeSet<String>) -> S
     let mut out = format!(
         "//! Which message a frame holds: every kind of one direction as one enum.\n//! A kind that is not in the table is an error that names it.\n{HEADER}"
     );
-    out.push_str("use super::*;\nuse crate::{Class, Decode, DecodeError, Message, Recipient};\n\n");
+    out.push_str("use super::*;\nuse crate::{Class, Decode, DecodeError, Key, Message, Object, ObjectKind, Recipe, Recipient};\n\n");
     enum_source(&mut out, "Request", "What a client says.", &messages_from(nouns, Side::Client), borrowing);
     dispatch_of_commands(&mut out, nouns);
+    recipe_source(&mut out, nouns);
     enum_source(&mut out, "Push", "What a server says.", &messages_from(nouns, Side::Server), borrowing);
     out
 }

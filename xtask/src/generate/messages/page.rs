@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::recipes::recipe_words;
 use super::table::{Field, Noun};
 
 pub(super) fn page_tables(nouns: &[Noun]) -> String {
     let mut out = String::new();
     for noun in nouns {
         let _ = writeln!(out, "### {}\n\n{}\n", noun.name, noun.about);
-        out.push_str("| kind | message | class | fields | reply |\n|---|---|---|---|---|\n");
+        out.push_str("| kind | message | class | recipe | fields | reply |\n|---|---|---|---|---|---|\n");
         for message in &noun.messages {
             let reply = match &message.reply {
                 None => "–".to_owned(),
@@ -17,11 +18,12 @@ pub(super) fn page_tables(nouns: &[Noun]) -> String {
             };
             let _ = writeln!(
                 out,
-                "| `{:#06x}` | **{}**: {} | {} | {} | {reply} |",
+                "| `{:#06x}` | **{}**: {} | {} | {} | {} | {reply} |",
                 message.id,
                 message.name,
                 message.doc,
                 format!("{:?}", message.class).to_lowercase(),
+                recipe_words(message),
                 field_words(&message.fields)
             );
         }

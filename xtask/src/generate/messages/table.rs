@@ -16,6 +16,13 @@ struct MessageEntry {
     #[serde(default)]
     recipient: Recipient,
     class: Class,
+    recipe: Option<Verb>,
+    object: Option<String>,
+    kind: Option<String>,
+    of: Option<String>,
+    by: Option<Vec<String>>,
+    range: Option<String>,
+    absorbs: Option<String>,
     doc: String,
     fields: Vec<String>,
     reply: Option<Vec<String>>,
@@ -55,6 +62,33 @@ pub(super) enum Class {
     Push,
 }
 
+/// What a command does to the objects of its session.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verb {
+    Makes,
+    Changes,
+    Ends,
+    None,
+}
+
+/// What the worker must know of a command to keep it as part of an object's recipe.
+pub(super) struct Recipe {
+    pub(super) verb: Verb,
+    /// The field that names the object; none for the context.
+    pub(super) object: Option<String>,
+    /// The object's kind, where the field's type does not say it.
+    pub(super) kind: Option<String>,
+    /// The field that names the object that the new one is a part of.
+    pub(super) of: Option<String>,
+    /// A change takes the place of an earlier one that has the same in these fields.
+    pub(super) by: Option<Vec<String>>,
+    /// The field with the bytes of a range of objects that begins at `object`.
+    pub(super) range: Option<String>,
+    /// The field that names an object that the change takes in.
+    pub(super) absorbs: Option<String>,
+}
+
 /// One `name: type` of a message, reply or struct.
 pub(super) struct Field {
     pub(super) name: String,
@@ -77,6 +111,8 @@ pub(super) struct Message {
     pub(super) from: Side,
     pub(super) recipient: Recipient,
     pub(super) class: Class,
+    /// Of a command.
+    pub(super) recipe: Option<Recipe>,
     pub(super) doc: String,
     pub(super) fields: Vec<Field>,
     pub(super) reply: Option<Vec<Field>>,
@@ -163,6 +199,15 @@ fn read_noun(path: &Path, text: &str, known: &BTreeSet<String>) -> Result<Noun> 
             from: entry.from,
             recipient: entry.recipient,
             class: entry.class,
+            recipe: entry.recipe.map(|verb| Recipe {
+                verb,
+                object: entry.object,
+                kind: entry.kind,
+                of: entry.of,
+                by: entry.by,
+                range: entry.range,
+                absorbs: entry.absorbs,
+            }),
             doc: entry.doc,
             fields,
             reply,
