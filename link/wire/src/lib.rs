@@ -11,6 +11,7 @@ mod frame;
 mod generated;
 mod handler;
 mod ids;
+mod image;
 mod message;
 mod printable;
 mod reader;
@@ -29,6 +30,7 @@ pub use ids::{
     ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId, SurfaceId,
     TextureId, TicketId,
 };
+pub use image::{Entry, Failure, Image, Own};
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};
 pub use reader::{Field, Reader};

@@ -68,7 +68,8 @@ pub trait Call: Message {
     }
 }
 
-fn decode_whole<'a, T: Field<'a>>(name: &'static str, payload: &'a [u8]) -> Result<T, DecodeError> {
+/// Reads exactly one value; `name` is what errors call it.
+pub(crate) fn decode_whole<'a, T: Field<'a>>(name: &'static str, payload: &'a [u8]) -> Result<T, DecodeError> {
     let mut reader = Reader::new(name, payload);
     let value = T::read(&mut reader)?;
     match reader.left() {

@@ -33,7 +33,8 @@ fn refuse_recipe(message: &Message) -> Result<()> {
     }
     if recipe.verb == Verb::None {
         let plain = recipe.object.is_none() && recipe.kind.is_none() && recipe.by.is_none();
-        return Ok(ensure!(plain, "{name}: its recipe is none, so it names no object"));
+        ensure!(plain, "{name}: its recipe is none, so it names no object");
+        return Ok(());
     }
     let kind = kind_of(message, recipe)?;
     ensure!(recipe.object.is_some() != (kind == "Context"), "{name}: every object but the context is named by a field");
