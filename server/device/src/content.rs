@@ -43,6 +43,12 @@ impl Content {
         let mapping = unsafe { memmap2::Mmap::map(file)? };
         Ok(Self { held: Arc::new(Held::File(mapping)) })
     }
+
+    /// Whether the bytes lie in memory of this process's own.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        matches!(&*self.held, Held::Memory { .. })
+    }
 }
 
 impl From<&[u8]> for Content {

@@ -8,3 +8,4 @@ pub(crate) mod host_functions;
 mod inline_wait;
 pub(crate) mod issuer;
 pub(crate) mod objects;
+pub(crate) mod recipes;

@@ -2,6 +2,7 @@
 //! In: recordings. Out: completion events that can be asked whether the work before them has completed.
 //! An event is never recorded again while somebody still waits for its last record.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags};
@@ -68,11 +69,13 @@ impl<D: Device> Drop for CompletionEvent<D> {
 pub(crate) struct Pool<D: Device> {
     device: Arc<D>,
     free: Mutex<Vec<Event>>,
+    /// Events made so far in this context.
+    made: AtomicU32,
 }
 
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
-        Arc::new(Self { device, free: Mutex::new(Vec::new()) })
+        Arc::new(Self { device, free: Mutex::new(Vec::new()), made: AtomicU32::new(0) })
     }
 
     /// Records what the stream holds so far.
@@ -80,11 +83,31 @@ impl<D: Device> Pool<D> {
         let pooled = floe_lock::lock(&self.free).pop();
         let event = match pooled {
             Some(event) => event,
-            None => self.device.event_create(event_flags::DISABLE_TIMING)?,
+            None => self.make()?,
         };
         let completion = Arc::new(CompletionEvent { event, home: Home::Pool(Arc::clone(self)) });
         self.device.event_record(event, stream)?;
         Ok(completion)
+    }
+
+    fn make(&self) -> CudaResult<Event> {
+        let event = self.device.event_create(event_flags::DISABLE_TIMING)?;
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(event)
+    }
+
+    /// Events that were made in this context.
+    pub(crate) fn made(&self) -> u32 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Makes events until so many have been made, but no more than are kept.
+    pub(crate) fn prepare(&self, count: u32) -> CudaResult<()> {
+        while self.made() < count && floe_lock::lock(&self.free).len() < KEPT {
+            let event = self.make()?;
+            self.take_back(event);
+        }
+        Ok(())
     }
 
     fn take_back(&self, event: Event) {
@@ -99,6 +122,7 @@ impl<D: Device> Pool<D> {
 
     /// Destroys all events that nobody holds: the context is about to go.
     pub(crate) fn empty(&self) {
+        self.made.store(0, Ordering::Relaxed);
         for event in std::mem::take(&mut *floe_lock::lock(&self.free)) {
             let _ = self.device.event_destroy(event);
         }

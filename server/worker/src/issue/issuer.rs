@@ -8,6 +8,8 @@ mod context;
 mod copy;
 mod event;
 mod graph;
+#[allow(dead_code, unused_imports, reason = "tests use it; moving a session will")]
+pub(crate) mod image;
 mod launch;
 mod library;
 mod link;
@@ -45,6 +47,7 @@ use super::objects::linked::Linked;
 use super::objects::sharing::Sharing;
 use super::objects::signals::Signals;
 use super::objects::stream::StreamObject;
+use super::recipes::Recipes;
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{CompletionEvent, Pool};
 use crate::life::shared::Shared;
@@ -105,6 +108,7 @@ pub(crate) struct Issuer<D: Device> {
     surfaces: Objects<SurfaceObject>,
     sharing: Sharing<D::Mapped>,
     signals: Objects<Signals<D::Mapped>>,
+    recipes: Recipes,
     /// Whether the device reaches memory of other GPUs, by their index.
     reaches: BTreeMap<i32, bool>,
 }
@@ -185,6 +189,7 @@ impl<D: Device> Issuer<D> {
             surfaces: Objects::new("surface", cost::TEXTURE, &budget),
             sharing: Sharing::default(),
             signals: Objects::new("signal page", cost::SIGNALS, &budget),
+            recipes: Recipes::new(&budget),
             reaches: BTreeMap::new(),
         }
     }
@@ -243,7 +248,7 @@ impl<D: Device> Issuer<D> {
         self.sequence = sequence;
         self.upload_range = command.range;
         self.end_inline_wait();
-        let outcome = request.dispatch(self);
+        let outcome = self.dispatch(request, command.kind, command.payload);
         if let Some(unused) = self.upload_range.take() {
             self.uploads.drop_range(unused);
         }

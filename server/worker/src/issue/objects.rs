@@ -10,7 +10,6 @@ pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod library;
 pub(crate) mod linked;
-pub(crate) mod shared_files;
 pub(crate) mod sharing;
 pub(crate) mod signals;
 pub(crate) mod stream;
@@ -92,6 +91,21 @@ impl<T> Objects<T> {
             Some(Err(error)) => Err(Fault::Program(*error)),
             None => violation(format!("no {} has the id: {id}", self.what)),
         }
+    }
+
+    /// Whether there is an object of the id, or why there is none; `None`: nobody has used the id.
+    pub(crate) fn state(&self, id: u64) -> Option<Result<(), CudaError>> {
+        self.objects.get(&id).map(|object| object.as_ref().map(drop).map_err(|error| *error))
+    }
+
+    /// The ids without an object, and why.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (u64, CudaError)> {
+        self.objects.iter().filter_map(|(id, object)| Some((*id, object.as_ref().err().copied()?)))
+    }
+
+    /// The objects by id, or why there is none.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Result<&T, CudaError>)> {
+        self.objects.iter().map(|(id, object)| (*id, object.as_ref().map_err(|error| *error)))
     }
 
     /// Takes an object out; `None` when its creation had failed.

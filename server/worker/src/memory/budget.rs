@@ -122,6 +122,10 @@ pub(crate) mod cost {
     pub(crate) const TRANSFER: u64 = 1 << 10;
     /// A context for the copies of links.
     pub(crate) const CONTEXT: u64 = 32 << 20;
+    /// An object's recipe, beside its messages.
+    pub(crate) const RECIPE: u64 = 192;
+    /// A message of a recipe, with short contents.
+    pub(crate) const MESSAGE: u64 = 160;
     /// A page of words, and what the driver keeps of a registered one.
     pub(crate) const SIGNALS: u64 = 16 << 10;
 }

@@ -134,6 +134,11 @@ impl Ledger {
         frame > self.taken.frame
     }
 
+    /// The largest frame of a kernel that was launched.
+    pub(crate) fn largest_frame(&self) -> u64 {
+        self.taken.frame
+    }
+
     /// A kernel with this frame is about to be launched.
     pub(crate) fn frame(&mut self, bytes: u64) -> Result<(), Fault> {
         self.settle(Taken { frame: self.taken.frame.max(bytes), ..self.taken })

@@ -85,6 +85,16 @@ impl<P: Mapped> Mirrors<P> {
         }
     }
 
+    /// The mirrors: where each begins, and its bytes.
+    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
+        self.lock().iter().map(|(at, mirror)| (*at, mirror.known.len() as u64)).collect()
+    }
+
+    /// Whether a mirror begins there.
+    pub(crate) fn begins(&self, at: u64) -> bool {
+        self.any.load(Ordering::Acquire) && self.lock().contains_key(&at)
+    }
+
     /// Whether the address is mirrored memory.
     pub(crate) fn holds(&self, at: u64) -> bool {
         if !self.any.load(Ordering::Acquire) {

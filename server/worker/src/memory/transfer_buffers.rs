@@ -95,6 +95,11 @@ impl<D: Device> Uploads<D> {
         Ok(())
     }
 
+    /// Whether the first buffer's memory has been taken.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.state().buffers.is_empty()
+    }
+
     /// Takes one more buffer, if there may be one, and room in it before anybody else has it.
     fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<UploadRange>> {
         let mut state = self.state();
@@ -302,6 +307,17 @@ impl<D: Device> Downloads<D> {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             buffers = woken.0;
         }
+    }
+
+    /// Takes the first buffer's memory, where that has not been done.
+    pub(crate) fn begin(&self, device: &D) -> CudaResult<()> {
+        let mut buffers = self.buffers();
+        if buffers.is_empty() { buffers.add(device, self.bytes) } else { Ok(()) }
+    }
+
+    /// Whether it has been done.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.buffers().is_empty()
     }
 
     /// Gives the memory up: the context is about to go and has no work left.

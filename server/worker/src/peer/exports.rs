@@ -66,6 +66,11 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.blocks.insert(id, Offered { handle, bytes, holders: Holders::new() });
     }
 
+    /// Whether anybody holds anything of the session's.
+    pub(crate) fn any_holder(&self) -> bool {
+        !self.lent.is_empty() || self.blocks.values().any(|block| !block.holders.is_empty())
+    }
+
     /// A new page.
     pub(crate) fn offer_page(&mut self, id: u64, page: &Arc<Page<M>>) {
         self.pages.insert(id, Arc::clone(page));

@@ -104,6 +104,18 @@ impl<M: Mapped> Hub<M> {
         self.state().exports.tickets.withdraw(id);
     }
 
+    /// What of the session others may import or have imported, or the session has of others; empty: nothing.
+    pub(crate) fn shares(&self) -> Vec<&'static str> {
+        let state = self.state();
+        let tickets = state.exports.tickets.any(Instant::now());
+        let words = [
+            (tickets, "tickets by which other sessions may import from it"),
+            (state.exports.any_holder(), "memory or words that other sessions have imported from it"),
+            (state.imports.any(), "memory that it has imported from other sessions"),
+        ];
+        words.into_iter().filter(|(is, _)| *is).map(|(_, words)| words).collect()
+    }
+
     /// The session has a new block of its own.
     pub(crate) fn offer_block(&self, id: u64, memory: MemHandle, bytes: u64) {
         self.state().exports.offer_block(id, memory, bytes);

@@ -67,6 +67,11 @@ impl Imports {
         its.map(|(_, (bytes, _))| *bytes).fold(0, u64::saturating_add)
     }
 
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
     /// Whether a session is over.
     pub(crate) fn is_over(&self, session: u64) -> bool {
         self.over.contains(&session)

@@ -87,6 +87,12 @@ impl Tickets {
         Ok(())
     }
 
+    /// Whether any ticket still admits somebody.
+    pub(crate) fn any(&self, now: Instant) -> bool {
+        let lasts = |ticket: &Ticket| ticket.ends.is_none_or(|ends| now < ends) && ticket.uses != Some(0);
+        self.by_id.values().any(lasts)
+    }
+
     /// Ends a ticket, which may have ended with its object.
     pub(crate) fn withdraw(&mut self, id: u64) {
         self.by_id.remove(&id);

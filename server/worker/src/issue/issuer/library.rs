@@ -12,6 +12,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Issuer, body};
+use crate::issue::cache::Hash;
 use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::contents::Gathered;
 use crate::issue::objects::library::{Kernel, Loaded};
@@ -52,7 +53,9 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
         let options = plain_options(&message.options)?;
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
-        let charged = self.charge_library(&image);
+        let hashes = message.contents.iter().filter_map(|content| Hash::try_from(content.hash).ok());
+        let contents = hashes.zip(image.contents.iter().cloned()).collect();
+        let charged = self.charge_library(&image, message.at_once);
         let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
         self.shared.printing.watch(&image.contents);
         match (self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }), charge) {
@@ -61,7 +64,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
                 Err(untold()).inspect_err(|fault| self.bind_failure(id, fault))
             }
             (Ok((code, info)), Some(charge)) => {
-                self.libraries.bind(id.0, Ok(Loaded { code, charge, _kept: kept }));
+                self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, _kept: kept }));
                 body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
             (Err(failure), charge) => {
@@ -129,9 +132,12 @@ impl<D: Device> LibraryRequests for Issuer<D> {
 impl<D: Device> Issuer<D> {
     /// Charges what the image takes of device memory (in bytes) and of host memory. `None`: the demand is unknown, and
     /// the image may be loaded only to learn what is wrong with it.
-    fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {
-        let bytes: u64 = image.contents.iter().map(|content| content.len() as u64).sum();
-        let kept = self.allowance.budget.keep(bytes.saturating_mul(cost::COPIES_OF_LIBRARY))?;
+    fn charge_library(&mut self, image: &Image, at_once: bool) -> Result<(Option<u64>, Kept), Fault> {
+        let bytes = |contents: &mut dyn Iterator<Item = &Content>| contents.map(|it| it.len() as u64).sum::<u64>();
+        let all = bytes(&mut image.contents.iter()).saturating_mul(cost::COPIES_OF_LIBRARY);
+        // The driver reads a library where we keep it, and has a copy of a module: then ours is one more.
+        let ours = if at_once { bytes(&mut image.contents.iter().filter(|it| it.is_in_memory())) } else { 0 };
+        let kept = self.allowance.budget.keep(all.saturating_add(ours))?;
         if !self.allowance.ledger.is_bounded() {
             return Ok((Some(0), kept));
         }

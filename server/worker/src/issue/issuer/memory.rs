@@ -60,7 +60,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
             return mapped.map(|()| Answer::Nothing);
         }
         self.blocks.get_mut(id.0)?.mappings += 1;
-        self.mappings.insert(at.0, Mapping { bytes, block: id });
+        self.mappings.insert(at.0, Mapping { bytes, block: id, offset });
         Ok(Answer::Nothing)
     }
 

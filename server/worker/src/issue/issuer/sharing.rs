@@ -66,8 +66,9 @@ impl<D: Device> SharingRequests for Issuer<D> {
         }
         let size = self.room_for_pages(bytes)?;
         let memory = self.device().share_host(file.as_fd(), offset, at, size)?;
-        self.sharing.files.keep(at.0, file);
-        body(&ShareFileReply { reached: self.keep_pages(at.0, memory, bytes) })
+        let reached = self.keep_pages(at.0, memory, bytes);
+        self.sharing.keep_file(at.0, file);
+        body(&ShareFileReply { reached })
     }
 
     /// The pages go when the work that may name them has completed, which is not waited for here.

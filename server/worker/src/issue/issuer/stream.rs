@@ -21,7 +21,9 @@ impl<D: Device> StreamRequests for Issuer<D> {
     fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
         self.streams.check_posted(message.stream.0)?;
         let created = self.new_stream(&message);
-        let bound = created.as_ref().map(|stream| StreamObject { stream: *stream, used: false, last: None });
+        let CreateStream { flags, priority, .. } = message;
+        let bound = created.as_ref();
+        let bound = bound.map(|stream| StreamObject { stream: *stream, flags, priority, used: false, last: None });
         self.streams.bind(message.stream.0, bound.map_err(Fault::code));
         created?;
         Ok(Answer::Nothing)

@@ -18,4 +18,6 @@ pub(crate) struct Block {
 pub(crate) struct Mapping {
     pub(crate) bytes: u64,
     pub(crate) block: BlockId,
+    /// Its first byte in the block.
+    pub(crate) offset: u64,
 }

@@ -27,6 +27,8 @@ pub(crate) struct Contents {
     /// Parts of libraries that are not loaded yet, by library and content.
     parts: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
     pending: u64,
+    /// Contents that another worker has given.
+    supplied: Vec<(Hash, Content)>,
     /// The budget to which they are charged.
     budget: Budget,
     log: Log,
@@ -44,7 +46,15 @@ pub(crate) enum Gathered {
 
 impl Contents {
     pub(crate) fn new(cache: Option<Cache>, log: Log, budget: &Budget) -> Self {
-        Self { cache, parts: HashMap::new(), pending: 0, budget: budget.clone(), log, cache_failed: false }
+        Self {
+            cache,
+            parts: HashMap::new(),
+            pending: 0,
+            supplied: Vec::new(),
+            budget: budget.clone(),
+            log,
+            cache_failed: false,
+        }
     }
 
     /// The next bytes of a content.
@@ -90,7 +100,7 @@ impl Contents {
                 Some(bytes) => {
                     return violation(format!("content {index} has another hash than was said: {} bytes", bytes.len()));
                 }
-                None => self.cache.as_ref().and_then(|cache| cache.find(&hash, content.bytes)),
+                None => self.supplied(&hash).or_else(|| self.cache.as_ref()?.find(&hash, content.bytes)),
             };
             match found {
                 Some(content) => contents.push(content),
@@ -102,6 +112,26 @@ impl Contents {
             None if missing.is_empty() => Ok(Gathered::All(contents)),
             None => Ok(Gathered::Missing(missing)),
         }
+    }
+
+    /// Takes contents that another worker gives, for loads until `supply_nothing`. Those of another hash are left.
+    pub(crate) fn supply(&mut self, hash: Hash, content: Content) {
+        if hash_of(&content) == hash {
+            self.supplied.push((hash, content));
+        }
+    }
+
+    pub(crate) fn supply_nothing(&mut self) {
+        self.supplied.clear();
+    }
+
+    fn supplied(&self, hash: &Hash) -> Option<Content> {
+        self.supplied.iter().find(|(its, _)| its == hash).map(|(_, content)| content.clone())
+    }
+
+    /// Whether parts of libraries have come that are not loaded yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.parts.is_empty()
     }
 
     /// Drops the contents that have arrived of libraries that are not loaded.

@@ -2,15 +2,18 @@
 //! In: what the driver gave, and what it is charged. Out: the same, by id. It holds no logic.
 
 use floe_abi::Function;
-use floe_device::Code;
+use floe_device::{Code, Content};
 use floe_wire::LibraryId;
 
+use crate::issue::cache::Hash;
 use crate::memory::budget::Kept;
 
 /// A library that is loaded.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) code: Code,
+    /// What it was made of, with the hashes.
+    pub(crate) contents: Vec<(Hash, Content)>,
     /// Bytes of the device's memory it is charged.
     pub(crate) charge: u64,
     /// Host memory it is charged.

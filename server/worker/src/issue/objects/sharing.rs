@@ -2,7 +2,7 @@
 //! In: addresses. Out: ends of copies in mapped pages, or what is wrong with the address. It maps nothing itself.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use floe_abi::CudaError;
@@ -10,11 +10,13 @@ use floe_device::{End, Mapped};
 use floe_wire::DevicePtr;
 
 use crate::issue::fault::{Fault, violation};
-use crate::issue::objects::shared_files::SharedFiles;
 use crate::memory::shared_pages::{Held, SharedPages};
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = floe_device::PAGE as u64;
+
+/// Files of a session whose descriptors are kept.
+const MOST_FILES: usize = 64;
 
 /// The shared memory.
 pub(crate) struct Sharing<P> {
@@ -22,8 +24,8 @@ pub(crate) struct Sharing<P> {
     /// By first address.
     pub(crate) ranges: BTreeMap<u64, SharedPages<P>>,
     pub(crate) held: Arc<Held>,
-    /// The files of ranges that are not of the memory.
-    pub(crate) files: SharedFiles,
+    /// The files of pages that are not of `memory`, by the pages' first address. Pages of one file share its descriptor.
+    files: BTreeMap<u64, ([u64; 2], Arc<OwnedFd>)>,
 }
 
 /// The client's memory: its first byte lies at `at`.
@@ -41,7 +43,7 @@ impl Memory {
 
 impl<P> Default for Sharing<P> {
     fn default() -> Self {
-        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default(), files: SharedFiles::default() }
+        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default(), files: BTreeMap::new() }
     }
 }
 
@@ -82,15 +84,40 @@ impl<P: Mapped> Sharing<P> {
         self.memory.as_ref().is_some_and(|memory| at < memory.at + memory.bytes && memory.at < at + bytes)
     }
 
+    /// Keeps the file of mapped pages, for another worker to map them too; not one of more files than descriptors are kept.
+    pub(crate) fn keep_file(&mut self, at: u64, file: OwnedFd) {
+        let Ok(stat) = rustix::fs::fstat(&file) else { return };
+        let name = [stat.st_dev, stat.st_ino];
+        let mut files: BTreeMap<[u64; 2], &Arc<OwnedFd>> = BTreeMap::new();
+        files.extend(self.files.values().map(|(name, file)| (*name, file)));
+        let kept = match files.get(&name) {
+            Some(kept) => Arc::clone(kept),
+            None if files.len() < MOST_FILES => Arc::new(file),
+            None => return,
+        };
+        self.files.insert(at, (name, kept));
+    }
+
+    /// The descriptors by which another worker maps the same: the memory's, and those of files by the pages' addresses.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        self.files.iter().map(|(at, (_, file))| (*at, file.as_fd()))
+    }
+
+    /// Pages whose descriptor is not kept.
+    pub(crate) fn unkept(&self) -> impl Iterator<Item = u64> {
+        let known = |at: &u64| self.files.contains_key(at) || self.memory.as_ref().is_some_and(|it| it.holds(*at));
+        self.ranges.keys().copied().filter(move |at| !known(at))
+    }
+
     /// Takes a mapping out.
     pub(crate) fn remove(&mut self, at: DevicePtr) -> Result<SharedPages<P>, Fault> {
-        self.files.let_go(at.0);
+        self.files.remove(&at.0);
         self.ranges.remove(&at.0).map_or_else(|| violation(format!("no shared pages start at: {:#x}", at.0)), Ok)
     }
 
     /// Ends every mapping; the memory can be mapped again. No work that names it is left.
     pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
         self.files.clear();
+        self.ranges.clear();
     }
 }

@@ -11,6 +11,8 @@ use crate::complete::events::CompletionEvent;
 /// A stream of the client's.
 pub(crate) struct StreamObject<D: Device> {
     pub(crate) stream: Stream,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
     pub(crate) used: bool,
     /// A completion event behind everything the stream holds, where there is one.
     pub(crate) last: Option<Arc<CompletionEvent<D>>>,

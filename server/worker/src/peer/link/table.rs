@@ -56,6 +56,11 @@ impl<D: Device> Links<D> {
         Ok(link)
     }
 
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        !self.by_id().is_empty()
+    }
+
     /// The link of a number.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<PeerLink<D>>> {
         self.by_id().get(&id).cloned()

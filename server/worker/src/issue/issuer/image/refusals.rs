@@ -1,0 +1,71 @@
+//! What of a session cannot be made again by another worker, by name.
+//! In: the session as it is. Out: the reasons, each with whether it passes by itself. It changes nothing.
+
+use floe_device::Device;
+use floe_wire::{Object, ObjectKind, Request};
+
+use super::{Issuer, Presence};
+
+/// Why the session's objects cannot be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// In words.
+    pub(crate) why: String,
+    /// It is over when the commands under way are: it is worth another try.
+    pub(crate) passes: bool,
+}
+
+impl<D: Device> Issuer<D> {
+    /// All that stands against an image of the session now; empty: nothing.
+    pub(crate) fn refusals(&self) -> Vec<Refusal> {
+        let mut refusals: Vec<Refusal> = Vec::new();
+        let mut refuse = |why: String, passes| refusals.push(Refusal { why, passes });
+        for words in self.shared.hub.shares() {
+            refuse(format!("the session has {words}"), false);
+        }
+        if self.signals.values().next().is_some() {
+            refuse("the session has signal pages, which other sessions can have too".into(), false);
+        }
+        if self.shared.links.any() {
+            refuse("the session has links to sessions of other servers".into(), false);
+        }
+        for at in self.sharing.unkept() {
+            refuse(format!("pages at {at:#x} are of one file more than a session keeps descriptors of"), false);
+        }
+        for object in self.recipes.lost() {
+            refuse(format!("{object}: there was no room in the session's host memory for its recipe"), false);
+        }
+        for (user, gone) in self.dangling() {
+            refuse(format!("{user} is made of {gone}, which is gone"), false);
+        }
+        if self.contents.is_pending() {
+            refuse("parts of a library are on their way".into(), true);
+        }
+        if !self.linked.by_id.is_empty() {
+            refuse("a linked image has not been read to its end".into(), true);
+        }
+        refusals
+    }
+
+    /// Objects whose messages name others that are gone.
+    fn dangling(&self) -> Vec<(Object, Object)> {
+        let mut dangling = Vec::new();
+        for user in self.recipes.objects() {
+            // A graph names kernels, and graphs that it has taken in; one that cannot be launched needs none of them.
+            let is_broken =
+                user.kind == ObjectKind::Graph && self.graphs.get(user.id).is_ok_and(|graph| graph.failed.is_some());
+            self.recipes.messages(user, &mut |kind, payload| {
+                let Ok(request) = Request::decode(kind, payload) else { return };
+                request.names(&mut |named| {
+                    let is_none = named.id == 0 || named.kind == ObjectKind::Graph || is_broken;
+                    if !is_none && self.presence(named) != Presence::Live {
+                        dangling.push((user, named));
+                    }
+                });
+            });
+        }
+        dangling.sort_unstable();
+        dangling.dedup();
+        dangling
+    }
+}
