@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod alone;
 mod arrays;
 mod fake;
 mod graphs;
@@ -16,6 +17,7 @@ pub(crate) mod moving;
 mod peer_links;
 mod peers;
 mod quota;
+mod recipes;
 mod resumption;
 mod sharer;
 mod sharing;

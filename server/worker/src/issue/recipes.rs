@@ -432,6 +432,21 @@ mod tests {
     }
 
     #[test]
+    fn events_that_come_and_go_and_nodes_that_are_set_allocate_nothing() {
+        let mut recipes = Recipes::new(&Budget::default());
+        let [event, graph] = [(ObjectKind::Event, 1), (ObjectKind::Graph, 2)].map(|(kind, id)| object(kind, id));
+        recipes.make(graph, None, &message(&[0]));
+        let mut round = |value: u8| {
+            recipes.make(event, None, &message(&[value; 12]));
+            recipes.end(event, &message(&[value; 8]));
+            recipes.change(graph, Some(Key(1)), &message(&[value; 100]), None);
+        };
+        round(0);
+        let measured = allocation_counter::measure(|| (1..100).for_each(&mut round));
+        assert_eq!(measured.count_total, 0);
+    }
+
+    #[test]
     fn what_a_change_takes_in_goes_with_it_and_before_it() {
         let budget = Budget::default();
         let mut recipes = Recipes::new(&budget);

@@ -24,6 +24,9 @@ fn handle_of(code: Code) -> u64 {
     }
 }
 
+/// Bytes that the device has: more than any test takes.
+const ALL_MEMORY: u64 = 4 << 30;
+
 type Work = Box<dyn FnOnce(&mut State) + Send>;
 type KernelText = (String, Vec<u32>);
 
@@ -42,6 +45,8 @@ struct State {
     /// Further contexts that have not ended.
     contexts: usize,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
+    /// The access of each granule that any was given to.
+    accesses: BTreeMap<u64, u32>,
     streams: HashMap<u64, Queue>,
     /// Stream handles in the order of their creation.
     created: Vec<u64>,
@@ -50,6 +55,8 @@ struct State {
     held: Vec<usize>,
     events: HashMap<u64, (u64, bool)>,
     libraries: HashMap<u64, Vec<KernelText>>,
+    /// By library: where its variables lie, behind the streams and events that there were, and their names.
+    variables: HashMap<u64, (u64, Vec<String>)>,
     functions: HashMap<u64, KernelText>,
     /// Host memory kernels reach, by address.
     host: HashMap<u64, Arc<Mutex<Vec<u8>>>>,
@@ -66,6 +73,7 @@ struct State {
     arrays: HashMap<u64, (ArrayShape, Vec<u8>)>,
     /// The description that each texture and surface was made from, in words.
     textures: HashMap<u64, String>,
+    last_texture: u64,
     broken: Option<CudaError>,
     elsewhere: bool,
     fail_stream: bool,
@@ -304,6 +312,11 @@ impl Fake {
         state.physical.keys().filter(|block| !state.released.contains(block) || mapped.contains(block)).count()
     }
 
+    /// The access of each granule that any was given to, by address.
+    pub(super) fn accesses(&self) -> BTreeMap<u64, u32> {
+        self.state().accesses.clone()
+    }
+
     /// Streams, events and libraries that exist.
     pub(super) fn handles(&self) -> usize {
         let state = self.state();
@@ -481,6 +494,9 @@ impl Device for Fake {
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
         let mut state = self.state();
         state.check()?;
+        if bytes > ALL_MEMORY {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
         let handle = state.handle();
         state.physical.insert(handle, vec![0; usize::try_from(bytes).unwrap()]);
         Ok(MemHandle(handle))
@@ -522,7 +538,8 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn set_access(&self, _at: DevicePtr, _bytes: u64, _access: u32) -> CudaResult<()> {
+    fn set_access(&self, at: DevicePtr, bytes: u64, access: u32) -> CudaResult<()> {
+        self.state().accesses.extend((at.0..at.0 + bytes).step_by(2 << 20).map(|at| (at, access)));
         Ok(())
     }
 
@@ -640,6 +657,9 @@ impl Device for Fake {
     fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array> {
         let mut state = self.state();
         state.check()?;
+        if shape.bytes() as u64 > ALL_MEMORY {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
         let handle = state.handle();
         state.arrays.insert(handle, (*shape, vec![0; shape.bytes()]));
         Ok(Array(handle))
@@ -650,7 +670,9 @@ impl Device for Fake {
             return Err(CudaError::INVALID_VALUE);
         }
         let mut state = self.state();
-        let handle = state.handle();
+        // Never used again, as on the CPU device.
+        state.last_texture += 1;
+        let handle = state.last_texture;
         let ResourceDescriptor { kind, place, .. } = *request.resource;
         let words =
             if kind == 0 { format!("array {}", state.arrays.contains_key(&place)) } else { format!("{place:#x}") };
@@ -666,10 +688,14 @@ impl Device for Fake {
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
         let text = String::from_utf8_lossy(&image.contents[0]).trim_end_matches('\0').to_owned();
-        let mut kernels = Vec::new();
+        let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         for line in text.lines().filter(|line| !line.starts_with('.')) {
             // In a comment where it must be PTX as well.
             let words: Vec<&str> = line.trim_start_matches("// ").split(' ').collect();
+            if let ["variable", name] = &words[..] {
+                variables.push((*name).to_owned());
+                continue;
+            }
             let ["kernel", name, sizes @ ..] = &words[..] else {
                 return Err(LoadFailure { error: CudaError::INVALID_PTX, log: format!("line 1: {line}") });
             };
@@ -681,6 +707,9 @@ impl Device for Fake {
         }
         let mut state = self.state();
         let handle = state.handle();
+        let before = (state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len()) as u64;
+        let at = 0x7ffd_d7e0_0000 + 0x1_0000 * before + 0x1000 * state.libraries.len() as u64;
+        state.variables.insert(handle, (at, variables));
         state.libraries.insert(handle, kernels);
         let code = if loading.at_once { Code::Module(Module(handle)) } else { Code::Library(Library(handle)) };
         Ok((code, String::new()))
@@ -734,8 +763,11 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<floe_device::Global> {
-        Err(CudaError::NOT_FOUND)
+    fn find_global(&self, code: Code, name: &str) -> CudaResult<floe_device::Global> {
+        let state = self.state();
+        let (at, names) = state.variables.get(&handle_of(code)).ok_or(CudaError::NOT_FOUND)?;
+        let index = names.iter().position(|its| its == name).ok_or(CudaError::NOT_FOUND)?;
+        Ok(floe_device::Global { at: DevicePtr(at + 256 * index as u64), bytes: 8, is_managed: false })
     }
 
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {

@@ -3,23 +3,15 @@
 
 use std::io::Write as _;
 
-use floe_device::Costs;
-use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
+use floe_transport::Receiver;
 
+use super::alone::Alone;
 use super::*;
-use crate::complete::completer::Completer;
-use crate::complete::printing::Printing;
-use crate::issue::host_functions::HostFunctions;
-use crate::issue::issuer::{Allowance, Issuer};
+use crate::issue::issuer::Issuer;
 use crate::life::shared::Shared;
 use crate::memory::budget::Budget;
-use crate::memory::ledger::Ledger;
-use crate::memory::transfer_buffers::Uploads;
-use crate::memory::window::{Window, Windows};
-use crate::peer::hub::Hub;
-use crate::peer::link::table::Links;
 use crate::wire_in::batch::{Batch, Command};
-use crate::wire_in::queue::{Issuing, Queue};
+use crate::wire_in::queue::Issuing;
 use crate::wire_in::reader::Reader;
 
 /// Launches of one round: several batches.
@@ -44,34 +36,7 @@ struct Line {
 impl Line {
     /// With the kernel 2.
     fn new() -> Self {
-        let (client, ours) = UnixStream::pair().unwrap();
-        let (sender, receiver) = Link::new(ours.into()).split();
-        let shared = Arc::new(Shared {
-            hub: Hub::alone(Arc::default(), &Budget::default()),
-            device: Arc::new(Fake::default()),
-            sender,
-            stripes: Stripes::default(),
-            transfers: Transfers::new(Spin::default()),
-            failures: Default::default(),
-            output: Output::none(),
-            printing: Printing::default(),
-            queue: Queue::new(buffer_bytes().commands, 1 << 30, Spin::default(), Expected::default()),
-            log: Log::nowhere(),
-            mirrors: crate::memory::mirrors::Mirrors::new(0),
-            descriptor: Default::default(),
-            links: Links::new(&Budget::default()),
-            client: Default::default(),
-        });
-        let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
-        let functions = Arc::new(HostFunctions::default());
-        let uploads = Uploads::new(buffer_bytes().upload, &Budget::default());
-        let windows = Windows::new(Window::of(0).unwrap());
-        let ledger = Ledger::new(0, Costs::default(), Arc::default(), None);
-        let (granularity, budget) = (BLOCK, Budget::default());
-        let allowance = Allowance { windows, ledger, budget, granularity, shared_memory: 0, buffers: buffer_bytes() };
-        let reader =
-            Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
-        let issuer = Issuer::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());
+        let Alone { client, receiver, reader, issuer, shared } = Alone::on(Arc::default(), &Budget::default());
         let (batch, issuing) = (Batch::default(), Issuing::default());
         let mut line = Self { client, sent: 0, receiver, reader, issuer, shared, batch, issuing };
         line.find_kernel();
@@ -163,4 +128,21 @@ fn descriptor_is_kept_before_the_issuer_sees_its_command() {
     line.client.write_all(&[&header[..], &payload].concat()).unwrap();
     line.reader.read(&mut line.receiver, &mut line.batch).unwrap();
     assert_eq!(line.batch.first(), Some(1), "it waits in the batch while the descriptor is taken");
+}
+
+#[test]
+fn records_and_waits_belong_to_no_recipe_and_allocate_nothing() {
+    let mut line = Line::new();
+    line.carry_out(&CreateEvent { event: EventId(1), flags: 2 });
+    line.carry_out(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    let before = line.issuer.image(0).entries.len();
+    let (mut record, mut wait) = (Vec::new(), Vec::new());
+    RecordEvent { event: EventId(1), stream: StreamId(1), flags: 0 }.encode(&mut record);
+    WaitEvent { event: EventId(1), stream: StreamId(1), flags: 0 }.encode(&mut wait);
+    for (kind, payload) in [(RecordEvent::KIND, &record), (WaitEvent::KIND, &wait)] {
+        let mut carry_out = || line.issuer.carry_out(Command { sequence: 0, kind, payload, range: None }).unwrap();
+        carry_out();
+        assert_eq!(allocation_counter::measure(carry_out).count_total, 0);
+    }
+    assert_eq!(line.issuer.image(0).entries.len(), before);
 }

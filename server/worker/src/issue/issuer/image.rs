@@ -30,7 +30,7 @@ const NODE_CHANGES: [u16; 4] = [SetGraphKernel::KIND, SetGraphCopy::KIND, SetGra
 
 /// Whether an object is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(crate) enum Presence {
     Live,
     Failed,
     Gone,
@@ -49,7 +49,7 @@ fn binding(kind: u16, reply: &[u8]) -> &[u8] {
 
 impl<D: Device> Issuer<D> {
     /// Carries a command out, and keeps it if it belongs to a recipe.
-    pub(super) fn dispatch(&mut self, request: Request<'_>, kind: u16, payload: &[u8]) -> Result<Answer, Fault> {
+    pub(crate) fn dispatch(&mut self, request: Request<'_>, kind: u16, payload: &[u8]) -> Result<Answer, Fault> {
         let recipe = request.recipe();
         let outcome = request.dispatch(self);
         if !matches!(recipe, Recipe::None) {
@@ -154,7 +154,7 @@ impl<D: Device> Issuer<D> {
         Own { events: self.pool.made(), buffers }
     }
 
-    pub(super) fn presence(&self, object: Object) -> Presence {
+    pub(crate) fn presence(&self, object: Object) -> Presence {
         let Object { kind, id } = object;
         let is = |is: bool| if is { Presence::Live } else { Presence::Gone };
         let state = match kind {

@@ -4,6 +4,7 @@
 use floe_device::{Device, Mapped as _};
 
 use super::Issuer;
+use crate::issue::objects::block::Mapping;
 
 /// The number.
 pub(crate) type Digest = [u8; 32];
@@ -41,7 +42,8 @@ impl<D: Device> Issuer<D> {
             lines.push(format!("block {id}: {block:?}"));
         }
         for (at, mapping) in &self.mappings {
-            lines.push(format!("mapping {at:#x}: {mapping:?}"));
+            let Mapping { bytes, block, offset } = mapping;
+            lines.push(format!("mapping {at:#x}: {bytes} from {offset} of block {}", block.0));
         }
         if let Some(memory) = &self.sharing.memory {
             lines.push(format!("shared memory {:#x}: {}", memory.at, memory.bytes));

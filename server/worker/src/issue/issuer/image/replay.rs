@@ -53,7 +53,8 @@ impl<D: Device> Issuer<D> {
     /// # Errors
     /// What differs or cannot be, in words. The session then has a part of the objects, and nobody may use it.
     pub(crate) fn replay(&mut self, image: &Image, supplies: &mut Supplies<'_>) -> Result<(), Vec<String>> {
-        self.end_others(image).map_err(|words| vec![words])?;
+        // A node of a failed kernel is a gap in its graph.
+        self.end_others(image).and_then(|()| self.set_failures(image)).map_err(|words| vec![words])?;
         let mut differences = Vec::new();
         let past = supplies.past && image.whole;
         for entry in image.entries.iter().filter(|entry| past || !entry.past) {
@@ -66,7 +67,7 @@ impl<D: Device> Issuer<D> {
                 }
             }
         }
-        if let Err(words) = self.set_failures(image) {
+        if let Err(words) = self.set_state(image) {
             differences.push(words);
         }
         if differences.is_empty() { Ok(()) } else { Err(differences) }
@@ -76,9 +77,13 @@ impl<D: Device> Issuer<D> {
         let request = Request::decode(entry.kind, &entry.payload).map_err(|error| Stops::Refused(error.to_string()))?;
         let object = demand_repeatable(&request)?;
         self.prepare(entry).map_err(|error| Stops::Refused(format!("{object}: preparing for it: {error}")))?;
-        if matches!(request.recipe(), Recipe::Makes { .. }) && self.presence(object) != Presence::Gone {
+        if matches!(request.recipe(), Recipe::Makes { .. }) {
             // Another one now has its place.
-            self.end_object(object).map_err(|fault| refused(&request, object, &fault))?;
+            match self.presence(object) {
+                Presence::Live => self.end_object(object).map_err(|fault| refused(&request, object, &fault))?,
+                Presence::Failed => self.forget_failure(object),
+                Presence::Gone => {}
+            }
         }
         match &request {
             Request::LoadLibrary(load) => {
@@ -106,7 +111,8 @@ impl<D: Device> Issuer<D> {
             Ok(Answer::Later) => return Err(Stops::Refused(format!("{}: it is answered later", request.name()))),
             Err(fault) => return Err(refused(&request, object, fault)),
         };
-        if !matches!(request.recipe(), Recipe::Ends { .. }) && self.presence(object) != Presence::Live {
+        let is_one = matches!(request.recipe(), Recipe::Makes { .. } | Recipe::Changes { bytes: None, .. });
+        if is_one && self.presence(object) != Presence::Live {
             return Err(Stops::Refused(format!("{} does not make {object} here", request.name())));
         }
         difference(&request, &entry.reply, reply).map_or(Ok(()), |words| Err(Stops::Differs(words)))
@@ -167,7 +173,8 @@ impl<D: Device> Issuer<D> {
     fn end_others(&mut self, image: &Image) -> Result<(), String> {
         let live: BTreeSet<Object> = image.live.iter().copied().collect();
         let mut others: Vec<Object> = self.recipes.objects().filter(|object| !live.contains(object)).collect();
-        others.retain(|object| *object != Object::CONTEXT);
+        // Kernels go with their libraries.
+        others.retain(|object| ![ObjectKind::Context, ObjectKind::Kernel].contains(&object.kind));
         // What is made of others goes before them.
         others.sort_unstable_by_key(|object| std::cmp::Reverse(*object));
         for object in others {
@@ -244,12 +251,8 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    /// Binds ids to failures, and marks graphs that failed; then the charge for frames.
+    /// Binds ids to failures.
     fn set_failures(&mut self, image: &Image) -> Result<(), String> {
-        let code = |failure: &Failure| {
-            let none = || format!("{} has failed with what is no error: {}", failure.object, failure.error);
-            CudaError::from_code(failure.error).ok_or_else(none)
-        };
         for failure in &image.failures {
             let (Object { kind, id }, error) = (failure.object, code(failure)?);
             if self.presence(failure.object) == Presence::Live || id == 0 {
@@ -269,6 +272,14 @@ impl<D: Device> Issuer<D> {
                 _ => return Err(format!("nothing of its kind fails: {}", failure.object)),
             }
         }
+        Ok(())
+    }
+
+    /// What no message says: graphs that failed later, and the charge for frames of kernels.
+    fn set_state(&mut self, image: &Image) -> Result<(), String> {
+        if let Some(failure) = image.failures.iter().find(|it| self.presence(it.object) != Presence::Failed) {
+            return Err(format!("{} is there and has failed", failure.object));
+        }
         for failure in &image.broken {
             let error = code(failure)?;
             let none = |_| format!("no graph of the image has the id: {}", failure.object.id);
@@ -277,6 +288,11 @@ impl<D: Device> Issuer<D> {
         let frame = self.allowance.ledger.frame(image.frame);
         frame.map_err(|fault| format!("memory for the stacks of kernels: {fault}"))
     }
+}
+
+fn code(failure: &Failure) -> Result<CudaError, String> {
+    let none = || format!("{} has failed with what is no error: {}", failure.object, failure.error);
+    CudaError::from_code(failure.error).ok_or_else(none)
 }
 
 /// The object of a message that another worker may have carried out.
