@@ -7,10 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use floe_abi::CudaError;
 use floe_device::{Device, Mapped};
 use floe_ring::{NotMemory, demand_memory, demand_memory_file};
-use floe_wire::{
-    Decode as _, MapShared, MapSharedReply, Message as _, ShareFile, ShareFileReply, ShareMemory, SharingRequests,
-    UnmapShared,
-};
+use floe_wire::{MapShared, MapSharedReply, ShareFile, ShareFileReply, ShareMemory, SharingRequests, UnmapShared};
 
 use super::mirror::is_place;
 use super::{Answer, Issuer, body};
@@ -90,25 +87,6 @@ fn refuse<T>(words: String) -> Result<T, Fault> {
 }
 
 impl<D: Device> Issuer<D> {
-    /// The descriptor that another worker needs with a message which shared memory, to carry it out. `None`: none came
-    /// with this message.
-    ///
-    /// # Errors
-    /// Why the session cannot move.
-    #[allow(dead_code, reason = "sessions move by it, as soon as the worker's part of a move is there")]
-    pub(crate) fn descriptor_with(&self, kind: u16, payload: &[u8]) -> Result<Option<OwnedFd>, String> {
-        let file = match kind {
-            ShareMemory::KIND => self.sharing.memory.as_ref().map(|memory| &memory.file),
-            ShareFile::KIND => {
-                let at = ShareFile::decode(payload).map_err(|error| error.to_string())?.at;
-                self.sharing.files.of(at.0)
-            }
-            _ => return Ok(None),
-        };
-        let file = file.ok_or("it has registered pages of more files in memory than a move carries")?;
-        file.try_clone().map(Some).map_err(|error| format!("a descriptor of shared memory: {error}"))
-    }
-
     /// The descriptor that came with the message.
     fn shared_descriptor(&self) -> Result<OwnedFd, Fault> {
         let file = floe_lock::lock(&self.shared.descriptor).take();
