@@ -234,7 +234,7 @@ impl Server {
                 self.dial(session, source, dial);
             }
             Report::Returned(returned) => member.returned(&returned),
-            Report::Ended(_) => {}
+            Report::Move(_) | Report::Ended(_) => {}
         };
         let (log, grace) = (|entry: &str| self.journal.of_session(source, entry), admission.grace_ms);
         if let Some(why) = worker.follow(session, Duration::from_millis(grace), log, report, Some(&member)) {

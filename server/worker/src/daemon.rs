@@ -5,4 +5,5 @@
 pub mod cache_channel;
 pub mod contract;
 pub mod descriptor_passing;
+pub mod move_notices;
 pub mod peer_notices;

@@ -13,7 +13,7 @@ pub mod sandbox;
 mod wire_in;
 
 pub use complete::output::Output;
-pub use daemon::{cache_channel, contract, descriptor_passing, peer_notices};
+pub use daemon::{cache_channel, contract, descriptor_passing, move_notices, peer_notices};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;

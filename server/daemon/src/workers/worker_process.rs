@@ -79,6 +79,7 @@ pub(crate) fn start(
         client: admission.client,
         sandbox: place.sandbox,
         fixed_addresses: place.fixed_addresses,
+        arrives: None,
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;

@@ -5,6 +5,7 @@
 use floe_transport::Transport;
 use serde::{Deserialize, Serialize};
 
+pub use crate::daemon::move_notices::{Arrival, MoveReport};
 pub use crate::daemon::peer_notices::{Dial, Import, Returned};
 pub use crate::sandbox::{Demand, Protection, Standing};
 
@@ -56,6 +57,10 @@ pub struct Task {
     pub sandbox: Demand,
     /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
     pub fixed_addresses: bool,
+    /// The move by which the session comes to this worker. It then gets its end of the move stream instead of the session's own
+    /// connection.
+    #[serde(default)]
+    pub arrives: Option<Arrival>,
 }
 
 /// A transport, by its name.
@@ -99,6 +104,8 @@ pub enum Report {
     Dial(Dial),
     /// It has let go of these imports.
     Returned(Vec<Returned>),
+    /// Its word about a move.
+    Move(MoveReport),
     /// The session is over, and why.
     Ended(String),
 }

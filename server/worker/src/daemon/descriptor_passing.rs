@@ -1,5 +1,6 @@
 //! Connections on their way from the daemon to a worker.
-//! In: at the daemon's end, links with what they are for, the way to the cache, and notices about what sessions share. Out: the
+//! In: at the daemon's end, links with what they are for, the way to the cache, notices about what sessions share, orders about
+//! moves. Out: the
 //! same at the worker's end, which is its standard input; and the worker's answers at the daemon's.
 //! Each goes with its counts of frames, so that the worker continues where the daemon stopped; none is read or written
 //! here.
@@ -16,6 +17,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::cache_channel::CacheEnd;
+use crate::daemon::move_notices::{MoveOrder, Ordered};
 use crate::daemon::peer_notices::{ANSWER_BYTES, Answer, PeerNotice, receive_all};
 use crate::memory::ledger::Granted;
 
@@ -76,6 +78,7 @@ enum Said {
     Connection(Notice),
     Modules,
     Peer(PeerNotice),
+    Move(MoveOrder),
 }
 
 /// The notice that goes with a connection.
@@ -115,6 +118,8 @@ pub struct Taker {
     grants: Option<SyncSender<Granted>>,
     /// The thread that takes notices about what sessions share.
     peers: Option<Sender<Noticed>>,
+    /// The thread that takes orders about moves.
+    moves: Option<Sender<Ordered>>,
 }
 
 /// A notice about what sessions share, and the descriptor that came along.
@@ -243,6 +248,19 @@ impl Giver {
         Ok(())
     }
 
+    /// Gives the worker an order about a move, with its end of the move stream where that begins. It is not waited for.
+    ///
+    /// # Errors
+    /// When the worker is gone, or leaves many notices unread.
+    pub fn order(&self, order: MoveOrder, stream: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&Said::Move(order))?;
+        match stream {
+            Some(stream) => _ = try_send_with(&self.socket, &bytes, stream)?,
+            None => _ = send(&self.socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?,
+        }
+        Ok(())
+    }
+
     /// The socket, for who closes it: descriptors that the worker sent may delay that.
     #[must_use]
     pub fn into_socket(self) -> OwnedFd {
@@ -272,7 +290,7 @@ impl Taker {
     /// The worker's end as it was inherited.
     #[must_use]
     pub fn new(inherited: OwnedFd) -> Self {
-        Self { socket: inherited, grants: None, peers: None }
+        Self { socket: inherited, grants: None, peers: None, moves: None }
     }
 
     /// Sends each grant of device memory to `grants`.
@@ -285,6 +303,12 @@ impl Taker {
     #[must_use]
     pub fn noticing(self, peers: Sender<Noticed>) -> Self {
         Self { peers: Some(peers), ..self }
+    }
+
+    /// Sends each order about a move to `moves`.
+    #[must_use]
+    pub fn moving(self, moves: Sender<Ordered>) -> Self {
+        Self { moves: Some(moves), ..self }
     }
 
     /// For the process that inherits it.
@@ -319,6 +343,10 @@ impl Taker {
                     self.notice(notice, Some(socket));
                     continue;
                 }
+                Said::Move(order) => {
+                    self.pass_on(Ordered { order, stream: Some(socket) });
+                    continue;
+                }
             };
             // A daemon that does not hear it is gone, which the next call says.
             let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -326,7 +354,7 @@ impl Taker {
         }
     }
 
-    /// Passes a grant or a notice to the thread that waits for it. False: it is neither.
+    /// Passes a grant, an order or a notice to the thread that waits for it. False: it is neither.
     fn tell(&self, notice: &[u8]) -> bool {
         if let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) {
             if let Some(grants) = &self.grants {
@@ -335,9 +363,20 @@ impl Taker {
             }
             return true;
         }
+        if let Ok(Said::Move(order)) = serde_json::from_slice(notice) {
+            self.pass_on(Ordered { order, stream: None });
+            return true;
+        }
         let Ok(notice) = serde_json::from_slice(notice) else { return false };
         self.notice(notice, None);
         true
+    }
+
+    fn pass_on(&self, ordered: Ordered) {
+        if let Some(moves) = &self.moves {
+            // Where the thread has ended, so has the session.
+            let _ = moves.send(ordered);
+        }
     }
 
     fn notice(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) {
@@ -349,150 +388,5 @@ impl Taker {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use std::os::unix::net::UnixStream;
-
-    use floe_transport::Sealer;
-    use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
-
-    use super::*;
-    use crate::daemon::cache_channel::{CacheRequest, cache_ends};
-
-    fn connection(taker: &Taker) -> (Role, Link) {
-        match taker.take().unwrap().unwrap() {
-            Passed::Connection(role, link) => (role, link),
-            Passed::Modules(_) => panic!("the way to the cache"),
-        }
-    }
-
-    #[test]
-    fn the_way_to_the_cache_comes_ahead_of_the_session() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let (daemon, worker) = cache_ends().unwrap();
-        giver.give_modules(&worker).unwrap();
-        drop(worker);
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        giver.give(Role::Session, Link::new(ours.into())).unwrap();
-        let Passed::Modules(end) = taker.take().unwrap().unwrap() else { panic!("a connection") };
-        assert_eq!(connection(&taker).0, Role::Session);
-        end.ask(CacheRequest::Damaged([1; 32])).unwrap();
-        assert_eq!(daemon.request().unwrap(), Some(CacheRequest::Damaged([1; 32])));
-    }
-
-    #[test]
-    fn grants_between_connections_reach_the_waiting_thread() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let (grants, granted) = std::sync::mpsc::sync_channel(2);
-        let taker = taker.telling(grants);
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        giver.grant(Granted { total: 5, left: 6 }).unwrap();
-        giver.give(Role::Joined, Link::new(ours.into())).unwrap();
-        giver.grant(Granted { total: 7, left: 8 }).unwrap();
-        drop(giver);
-        assert_eq!(connection(&taker).0, Role::Joined);
-        assert!(taker.take().unwrap().is_none());
-        let all: Vec<Granted> = granted.try_iter().collect();
-        assert_eq!(all, [Granted { total: 5, left: 6 }, Granted { total: 7, left: 8 }]);
-    }
-
-    const MOST: u32 = 3;
-
-    #[test]
-    fn a_worker_that_takes_nothing_is_given_no_more_than_may_wait_and_nobody_waits_for_it() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let give = || giver.give(Role::Joined, Link::new(UnixStream::pair().unwrap().0.into()));
-        assert!((0..MOST).all(|_| give().is_ok()));
-        for _ in 0..100 {
-            assert_eq!(give().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        }
-        taker.take().unwrap().unwrap();
-        give().unwrap();
-        assert_eq!(give().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    }
-
-    #[test]
-    fn a_worker_that_lies_about_taken_connections_is_not_waited_for() {
-        let (giver, taker) = pair(u32::MAX).unwrap();
-        while send(&taker.socket, TAKEN, SendFlags::DONTWAIT).is_ok() {}
-        let mut given = 0;
-        let refused = loop {
-            match giver.give(Role::Joined, Link::new(UnixStream::pair().unwrap().0.into())) {
-                Ok(()) => given += 1,
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "after {given}");
-    }
-
-    #[test]
-    fn words_about_taken_connections_are_read_one_at_a_time() {
-        let (giver, taker) = pair(MOST).unwrap();
-        // A reader that went on to the next would never end while a worker sends more.
-        for _ in 0..5 {
-            send(&taker.socket, TAKEN, SendFlags::DONTWAIT).unwrap();
-        }
-        assert!((0..5).all(|_| matches!(giver.hear(), Heard::Taken)));
-        assert!(matches!(giver.hear(), Heard::Nothing));
-    }
-
-    #[test]
-    fn connections_come_in_order_with_their_roles_and_go_on_where_they_were() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let mut peers = Vec::new();
-        for role in [Role::Joined, Role::Session] {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            let (mut peer, mut link) = (Link::new(ours.into()), Link::new(theirs.into()));
-            peer.send(&MemoryInfo {}).unwrap();
-            link.receive(None).unwrap().unwrap();
-            giver.give(role, link).unwrap();
-            peers.push(peer);
-        }
-        for (peer, role) in peers.iter_mut().zip([Role::Joined, Role::Session]) {
-            let (its, mut link) = connection(&taker);
-            assert_eq!(its, role);
-            peer.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
-            let frame = link.receive(None).unwrap().unwrap();
-            assert_eq!((frame.sequence, frame.kind), (2, SynchronizeStream::KIND));
-            assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(4));
-        }
-        drop(giver);
-        assert!(taker.take().unwrap().is_none());
-    }
-
-    #[test]
-    fn the_keys_of_a_sealed_connection_go_along() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let [(ours, theirs), (_, other)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
-        let largest =
-            SealedKeys { suite: 1, sending: [255; 32], sent: u64::MAX, receiving: [254; 32], received: u64::MAX - 1 };
-        let mirrored = SealedKeys { sending: [254; 32], sent: 7, receiving: [255; 32], received: 3, ..largest.clone() };
-        let keys = SealedKeys { sent: 3, received: 7, ..largest.clone() };
-        let link = |socket: UnixStream, keys| {
-            Link::resume(Parts { socket: socket.into(), sent: 1, received: 2, sealed: Some(keys) }).unwrap()
-        };
-        giver.give(Role::Session, link(ours, keys)).unwrap();
-        let (_, mut near) = connection(&taker);
-        assert_eq!(near.sealer(), Sealer::Token);
-        let far = link(theirs, mirrored).into_parts().unwrap();
-        let mut far = Link::resume(Parts { sent: 2, received: 1, ..far }).unwrap();
-        near.send(&MemoryInfo {}).unwrap();
-        far.send(&SynchronizeStream { stream: StreamId(9) }).unwrap();
-        assert_eq!(far.receive(None).unwrap().unwrap().kind, MemoryInfo::KIND);
-        let frame = near.receive(None).unwrap().unwrap();
-        assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(9));
-        giver.give(Role::Session, link(other, largest.clone())).unwrap();
-        let (_, taken) = connection(&taker);
-        assert_eq!(taken.into_parts().unwrap().sealed, Some(largest), "the longest notice");
-    }
-
-    #[test]
-    fn a_descriptor_that_is_no_connection_is_refused_and_a_gone_worker_reported() {
-        let (giver, taker) = pair(MOST).unwrap();
-        send(&giver.socket, b"{}", SendFlags::empty()).unwrap();
-        assert!(taker.take().is_err());
-        drop(taker);
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        assert!(giver.give(Role::Session, Link::new(ours.into())).is_err());
-    }
-}
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

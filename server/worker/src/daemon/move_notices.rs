@@ -1,0 +1,109 @@
+//! What daemon and worker tell each other about a move of the session to another worker.
+//! In and out: plain data, and one descriptor at the beginning: the worker's end of the move stream.
+//! It decides nothing: the daemon's coordinator (`floe-migrate`) does.
+//!
+//! Every word carries the move's number, so that a word about a move that is over is known as such.
+
+use std::os::fd::OwnedFd;
+
+use floe_migrate::{Phase, Progress};
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of a sentence about a move; the daemon cuts longer ones.
+pub const MOST_REASON: usize = 512;
+
+/// What a session's worker is to do to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leave {
+    /// The move's number; no other move of this daemon has it.
+    pub number: u64,
+    /// The number by which the target imports this worker's blocks: `Question::importer`, until the commit.
+    pub importer: u64,
+    /// Whether source and target have the same GPU. The target then keeps the memory that it imports.
+    pub same_gpu: bool,
+    /// Whether no memory is copied before the pause.
+    pub stop_and_copy: bool,
+    /// Milliseconds for park and drain together. If they take longer, the source goes on and says so ([`Said::WentOn`]).
+    pub patience_ms: u64,
+}
+
+/// What the target of a move is started for, in its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// The move's number.
+    pub number: u64,
+    /// The target's own number at the broker until the commit: claims of its imports name it. After [`MoveOrder::Go`] the
+    /// broker knows the target by `Task::session`, and no import of before stands there any more.
+    pub importer: u64,
+    /// Whether source and target have the same GPU.
+    pub same_gpu: bool,
+    /// Whether no memory is copied before the pause.
+    pub stop_and_copy: bool,
+}
+
+/// The daemon's word to a worker about a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveOrder {
+    /// To the source, with its end of the move stream: begin. Its answer is [`Said::Described`] or [`Said::GaveUp`].
+    Leave(Leave),
+    /// To the target, with its end of the move stream, ahead of all connections. Its task says the rest.
+    Arrive(u64),
+    /// To the source: the move of this number is off, whatever it has said. The session goes on. Its answer, once it does, is
+    /// [`Said::GaveUp`].
+    GoOn(u64),
+    /// To the source: the session is the target's. It ends without a word to the client.
+    Release(u64),
+    /// To the target: it is the session. Connections of the client may come just ahead of this word: they wait for it.
+    Go(u64),
+}
+
+/// An order, with the descriptor that came along: of [`MoveOrder::Leave`] and [`MoveOrder::Arrive`].
+#[derive(Debug)]
+pub struct Ordered {
+    /// The order.
+    pub order: MoveOrder,
+    /// The worker's end of the move stream.
+    pub stream: Option<OwnedFd>,
+}
+
+/// What the session holds, as its worker says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// Bytes of device memory that the target must have: the session's blocks.
+    pub bytes: u64,
+    /// Objects that are to be made again.
+    #[serde(default)]
+    pub objects: u64,
+}
+
+/// A worker's word about a move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// The move's number.
+    pub number: u64,
+    /// The word.
+    pub said: Said,
+}
+
+/// What is said of a move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// The source: this is what the session holds, and nothing of it forbids a move.
+    Described(Described),
+    /// Either: this phase begins, or has come so far. The source's word says which phase the move is in. It says
+    /// [`Phase::Park`] before it stops reading: the daemon then keeps the client's new connections.
+    Phase(Phase, Progress),
+    /// The source: it has un-parked itself, since its patience was over or something new has to be made first. The program
+    /// runs, and the source tries again. The daemon allows three such retries.
+    WentOn(String),
+    /// The source: all state was sent. It does nothing any more until [`MoveOrder::GoOn`] or [`MoveOrder::Release`].
+    Frozen,
+    /// The source: it leaves no longer, and the session goes on. Also the answer to [`MoveOrder::GoOn`].
+    GaveUp(String),
+    /// The target: everything has arrived, and was compared with what the source said.
+    Ready,
+    /// The target: it cannot be the session, and ends.
+    Refused(String),
+}
