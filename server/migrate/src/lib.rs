@@ -3,6 +3,12 @@
 //! It is pure: no socket, no process, no device, no clock. The daemon carries out what it says.
 #![forbid(unsafe_code)]
 
+mod coordinator;
+mod outcome;
 mod phase;
+mod said;
 
+pub use coordinator::{Coordinator, Input, Output, RETRIES, TIME_LIMIT, Terms};
+pub use outcome::{Outcome, Record, Why};
 pub use phase::{Phase, Progress};
+pub use said::{Described, Said, Side};

@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
-use floe_migrate::{Phase, Progress};
+pub use floe_migrate::{Described, Phase, Progress, Said};
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of a sentence about a move; the daemon cuts longer ones.
@@ -67,16 +67,6 @@ pub struct Ordered {
     pub stream: Option<OwnedFd>,
 }
 
-/// What the session holds, as its worker says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Described {
-    /// Bytes of device memory that the target must have: the session's blocks.
-    pub bytes: u64,
-    /// Objects that are to be made again.
-    #[serde(default)]
-    pub objects: u64,
-}
-
 /// A worker's word about a move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveReport {
@@ -84,26 +74,4 @@ pub struct MoveReport {
     pub number: u64,
     /// The word.
     pub said: Said,
-}
-
-/// What is said of a move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Said {
-    /// The source: this is what the session holds, and nothing of it forbids a move.
-    Described(Described),
-    /// Either: this phase begins, or has come so far. The source's word says which phase the move is in. It says
-    /// [`Phase::Park`] before it stops reading: the daemon then keeps the client's new connections.
-    Phase(Phase, Progress),
-    /// The source: it has un-parked itself, since its patience was over or something new has to be made first. The program
-    /// runs, and the source tries again. The daemon allows three such retries.
-    WentOn(String),
-    /// The source: all state was sent. It does nothing any more until [`MoveOrder::GoOn`] or [`MoveOrder::Release`].
-    Frozen,
-    /// The source: it leaves no longer, and the session goes on. Also the answer to [`MoveOrder::GoOn`].
-    GaveUp(String),
-    /// The target: everything has arrived, and was compared with what the source said.
-    Ready,
-    /// The target: it cannot be the session, and ends.
-    Refused(String),
 }
