@@ -96,6 +96,7 @@ fn task() -> Task {
         client: None,
         sandbox: Demand::Usual,
         fixed_addresses: false,
+        arrives: None,
     }
 }
 
