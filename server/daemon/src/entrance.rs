@@ -9,4 +9,5 @@ pub(crate) mod gate;
 mod host;
 pub(crate) mod limits;
 pub(crate) mod listen;
+pub(crate) mod reception;
 pub(crate) mod token;

@@ -30,6 +30,7 @@ use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::workers::dialer::Dialer;
+use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
 use crate::workers::probe;
 use crate::{log, protection};
@@ -61,7 +62,6 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
-    let gate = Arc::new(Gate::new(raise_descriptors())?);
     let sessions = Table::new(sessions(&probe, &offered));
     let server = Arc::new(Server {
         telemetry,
@@ -93,8 +93,9 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         session_limits: session_limits(settings),
         peers: Peers::new(sessions.clone()),
         sessions,
-        gate,
+        gate: Arc::new(Gate::new(raise_descriptors())?),
         journal: Journal::default(),
+        moves: Moves::default(),
     });
     second_look::start(&server)?;
     let doors = Doors { listeners, signal, served };
@@ -290,13 +291,14 @@ fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
 
 /// Ends every worker: by SIGTERM, later by SIGKILL.
 fn end_workers(server: &Server) {
+    server.moves.end();
     let tell = |signal| {
         let enders = server.sessions().enders();
         enders.iter().for_each(|worker| worker.signal(signal));
     };
     tell(Signal::TERM);
     let start = Instant::now();
-    while server.sessions().count() > 0 && start.elapsed() < FAREWELL {
+    while server.sessions().count_workers() > 0 && start.elapsed() < FAREWELL {
         std::thread::sleep(Duration::from_millis(5));
     }
     tell(Signal::KILL);

@@ -3,6 +3,9 @@
 //! It never starts or asks a worker.
 
 pub(crate) mod accounting;
+pub(crate) mod door;
+pub(crate) mod request;
+pub(crate) mod seat;
 pub(crate) mod second_look;
 pub(crate) mod sessions;
 pub(crate) mod telemetry;

@@ -46,8 +46,8 @@ pub enum Input {
     ClientLeft,
     /// The commit is done.
     Committed,
-    /// The commit could not be done: one of the workers has just ended.
-    NotCommitted,
+    /// The commit could not be done, and why: a worker has just ended, or the session has begun to share with others.
+    NotCommitted(String),
     /// Who asked for the move wants it no longer.
     Cancelled,
     /// The daemon ends, and with it all workers.
@@ -201,9 +201,9 @@ impl Coordinator {
             Input::Ended(side) => self.ended(now, side, &mut out),
             Input::ClientLeft => self.client_left(now, &mut out),
             Input::Committed => self.committed(now, &mut out),
-            Input::NotCommitted => {
+            Input::NotCommitted(why) => {
                 if matches!(self.state, State::Committing) {
-                    self.give_up(now, Why::Ended, &mut out);
+                    self.give_up(now, Why::NotCommitted(why), &mut out);
                 }
             }
             Input::Cancelled => {
@@ -455,7 +455,7 @@ impl Coordinator {
             State::GoingBack(_) if self.source == Worker::Ended => Outcome::Stayed(Why::SessionEnded, record),
             State::GoingBack(why) => Outcome::Stayed(why, record),
             // Only the two above come to an end.
-            _ => Outcome::Stayed(Why::Ended, record),
+            _ => Outcome::Stayed(Why::DaemonEnds, record),
         };
         out.push(Output::Result(Box::new(outcome)));
     }

@@ -29,8 +29,8 @@ pub enum Why {
     TargetEnded,
     /// The session is over, at its source.
     SessionEnded,
-    /// One of the workers had ended when it was to be committed.
-    Ended,
+    /// It could not be committed.
+    NotCommitted(String),
     /// This worker said what it cannot say then.
     Nonsense(Side),
     /// The daemon ends.
@@ -40,14 +40,15 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Source(why) | Self::Target(why) | Self::NotAdmitted(why) => to.write_str(why),
+            Self::Source(why) | Self::Target(why) | Self::NotAdmitted(why) | Self::NotCommitted(why) => {
+                to.write_str(why)
+            }
             Self::Retries(why) => write!(to, "the program could not be paused for long enough: {why}"),
             Self::Patience(phase) => write!(to, "it takes too long in phase {phase}"),
             Self::TimeLimit(phase) => write!(to, "the time for a move is over in phase {phase}"),
             Self::Cancelled => to.write_str("it was cancelled"),
             Self::TargetEnded => to.write_str("the new worker ended; the server's log says why"),
             Self::SessionEnded => to.write_str("the session ended meanwhile"),
-            Self::Ended => to.write_str("a worker ended at the last moment"),
             Self::Nonsense(Side::Source) => to.write_str("the session's worker says what it may not now"),
             Self::Nonsense(Side::Target) => to.write_str("the new worker says what it may not now"),
             Self::DaemonEnds => to.write_str("the server ends"),

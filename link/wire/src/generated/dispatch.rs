@@ -128,6 +128,10 @@ pub enum Request<'a> {
     UnmapRange(UnmapRange),
     /// See [`MemoryInfo`].
     MemoryInfo(MemoryInfo),
+    /// See [`Migrate`].
+    Migrate(Migrate<'a>),
+    /// See [`CancelMigrate`].
+    CancelMigrate(CancelMigrate),
     /// See [`MirrorMemory`].
     MirrorMemory(MirrorMemory),
     /// See [`UnmirrorMemory`].
@@ -301,6 +305,8 @@ impl<'a> Request<'a> {
             SetAccess::KIND => SetAccess::decode(payload).map(Self::SetAccess),
             UnmapRange::KIND => UnmapRange::decode(payload).map(Self::UnmapRange),
             MemoryInfo::KIND => MemoryInfo::decode(payload).map(Self::MemoryInfo),
+            Migrate::KIND => Migrate::decode(payload).map(Self::Migrate),
+            CancelMigrate::KIND => CancelMigrate::decode(payload).map(Self::CancelMigrate),
             MirrorMemory::KIND => MirrorMemory::decode(payload).map(Self::MirrorMemory),
             UnmirrorMemory::KIND => UnmirrorMemory::decode(payload).map(Self::UnmirrorMemory),
             WriteMirror::KIND => WriteMirror::decode(payload).map(Self::WriteMirror),
@@ -421,6 +427,8 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::NAME,
             Self::UnmapRange(_) => UnmapRange::NAME,
             Self::MemoryInfo(_) => MemoryInfo::NAME,
+            Self::Migrate(_) => Migrate::NAME,
+            Self::CancelMigrate(_) => CancelMigrate::NAME,
             Self::MirrorMemory(_) => MirrorMemory::NAME,
             Self::UnmirrorMemory(_) => UnmirrorMemory::NAME,
             Self::WriteMirror(_) => WriteMirror::NAME,
@@ -540,6 +548,8 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::CLASS,
             Self::UnmapRange(_) => UnmapRange::CLASS,
             Self::MemoryInfo(_) => MemoryInfo::CLASS,
+            Self::Migrate(_) => Migrate::CLASS,
+            Self::CancelMigrate(_) => CancelMigrate::CLASS,
             Self::MirrorMemory(_) => MirrorMemory::CLASS,
             Self::UnmirrorMemory(_) => UnmirrorMemory::CLASS,
             Self::WriteMirror(_) => WriteMirror::CLASS,
@@ -659,6 +669,8 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::KIND,
             Self::UnmapRange(_) => UnmapRange::KIND,
             Self::MemoryInfo(_) => MemoryInfo::KIND,
+            Self::Migrate(_) => Migrate::KIND,
+            Self::CancelMigrate(_) => CancelMigrate::KIND,
             Self::MirrorMemory(_) => MirrorMemory::KIND,
             Self::UnmirrorMemory(_) => UnmirrorMemory::KIND,
             Self::WriteMirror(_) => WriteMirror::KIND,
@@ -777,6 +789,8 @@ impl<'a> Request<'a> {
             Self::SetAccess(message) => message.encode(out),
             Self::UnmapRange(message) => message.encode(out),
             Self::MemoryInfo(message) => message.encode(out),
+            Self::Migrate(message) => message.encode(out),
+            Self::CancelMigrate(message) => message.encode(out),
             Self::MirrorMemory(message) => message.encode(out),
             Self::UnmirrorMemory(message) => message.encode(out),
             Self::WriteMirror(message) => message.encode(out),
@@ -918,6 +932,8 @@ impl Request<'_> {
             Self::SetAccess(message) => handler.set_access(message),
             Self::UnmapRange(message) => handler.unmap_range(message),
             Self::MemoryInfo(message) => handler.memory_info(message),
+            Self::Migrate(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::CancelMigrate(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::MirrorMemory(message) => handler.mirror_memory(message),
             Self::UnmirrorMemory(message) => handler.unmirror_memory(message),
             Self::WriteMirror(message) => handler.write_mirror(&message),
@@ -1325,6 +1341,8 @@ impl Request<'_> {
 /// What a server says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push<'a> {
+    /// See [`Migrating`].
+    Migrating(Migrating),
     /// See [`MirrorChanged`].
     MirrorChanged(MirrorChanged<'a>),
     /// See [`Reply`].
@@ -1350,6 +1368,7 @@ impl<'a> Push<'a> {
     /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
     pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
         match kind {
+            Migrating::KIND => Migrating::decode(payload).map(Self::Migrating),
             MirrorChanged::KIND => MirrorChanged::decode(payload).map(Self::MirrorChanged),
             Reply::KIND => Reply::decode(payload).map(Self::Reply),
             Ended::KIND => Ended::decode(payload).map(Self::Ended),
@@ -1366,6 +1385,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Migrating(_) => Migrating::NAME,
             Self::MirrorChanged(_) => MirrorChanged::NAME,
             Self::Reply(_) => Reply::NAME,
             Self::Ended(_) => Ended::NAME,
@@ -1381,6 +1401,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
+            Self::Migrating(_) => Migrating::CLASS,
             Self::MirrorChanged(_) => MirrorChanged::CLASS,
             Self::Reply(_) => Reply::CLASS,
             Self::Ended(_) => Ended::CLASS,
@@ -1396,6 +1417,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn kind(&self) -> u16 {
         match self {
+            Self::Migrating(_) => Migrating::KIND,
             Self::MirrorChanged(_) => MirrorChanged::KIND,
             Self::Reply(_) => Reply::KIND,
             Self::Ended(_) => Ended::KIND,
@@ -1410,6 +1432,7 @@ impl<'a> Push<'a> {
     /// Appends the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
+            Self::Migrating(message) => message.encode(out),
             Self::MirrorChanged(message) => message.encode(out),
             Self::Reply(message) => message.encode(out),
             Self::Ended(message) => message.encode(out),

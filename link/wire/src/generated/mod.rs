@@ -12,6 +12,7 @@ mod launch;
 mod library;
 mod link;
 mod memory;
+mod migrate;
 mod mirror;
 mod peer;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use launch::*;
 pub use library::*;
 pub use link::*;
 pub use memory::*;
+pub use migrate::*;
 pub use mirror::*;
 pub use peer::*;
 #[cfg(test)]

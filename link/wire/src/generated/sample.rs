@@ -568,6 +568,41 @@ impl<'a> Sample<'a> for MemoryInfo {
     }
 }
 
+impl<'a> Sample<'a> for Migrate<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            session: Sample::sample(source),
+            key: Sample::sample(source),
+            gpu: Sample::sample(source),
+            stop_and_copy: Sample::sample(source),
+            patience_ms: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CancelMigrate {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for Migrating {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            phase: Sample::sample(source),
+            bytes: Sample::sample(source),
+            of: Sample::sample(source),
+            rounds: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for PhaseTime {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { phase: Sample::sample(source), microseconds: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for MirrorMemory {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { at: Sample::sample(source), bytes: Sample::sample(source) }
@@ -1220,7 +1255,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 112;
+pub(crate) const REQUEST_SAMPLES: usize = 114;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1284,72 +1319,75 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         57 => Request::SetAccess(Sample::sample(source)),
         58 => Request::UnmapRange(Sample::sample(source)),
         59 => Request::MemoryInfo(Sample::sample(source)),
-        60 => Request::MirrorMemory(Sample::sample(source)),
-        61 => Request::UnmirrorMemory(Sample::sample(source)),
-        62 => Request::WriteMirror(Sample::sample(source)),
-        63 => Request::Export(Sample::sample(source)),
-        64 => Request::Withdraw(Sample::sample(source)),
-        65 => Request::ImportBlock(Sample::sample(source)),
-        66 => Request::CreateSignals(Sample::sample(source)),
-        67 => Request::ImportSignals(Sample::sample(source)),
-        68 => Request::DropSignals(Sample::sample(source)),
-        69 => Request::RaiseSignal(Sample::sample(source)),
-        70 => Request::AwaitSignal(Sample::sample(source)),
-        71 => Request::RecordSignal(Sample::sample(source)),
-        72 => Request::ReadSignals(Sample::sample(source)),
-        73 => Request::AskPeer(Sample::sample(source)),
-        74 => Request::ConnectPeer(Sample::sample(source)),
-        75 => Request::DropPeer(Sample::sample(source)),
-        76 => Request::SendTo(Sample::sample(source)),
-        77 => Request::ReceiveFrom(Sample::sample(source)),
-        78 => Request::PeerHello(Sample::sample(source)),
-        79 => Request::PeerTicket(Sample::sample(source)),
-        80 => Request::PeerJoin(Sample::sample(source)),
-        81 => Request::PeerReady(Sample::sample(source)),
-        82 => Request::PeerDone(Sample::sample(source)),
-        83 => Request::RaiseNow(Sample::sample(source)),
-        84 => Request::Hello(Sample::sample(source)),
-        85 => Request::Authenticate(Sample::sample(source)),
-        86 => Request::ListGpus(Sample::sample(source)),
-        87 => Request::ListSessions(Sample::sample(source)),
-        88 => Request::Attach(Sample::sample(source)),
-        89 => Request::Join(Sample::sample(source)),
-        90 => Request::UseRings(Sample::sample(source)),
-        91 => Request::Continue(Sample::sample(source)),
-        92 => Request::Acknowledge(Sample::sample(source)),
-        93 => Request::Goodbye(Sample::sample(source)),
-        94 => Request::Salt(Sample::sample(source)),
-        95 => Request::Heartbeat(Sample::sample(source)),
-        96 => Request::ShareMemory(Sample::sample(source)),
-        97 => Request::MapShared(Sample::sample(source)),
-        98 => Request::UnmapShared(Sample::sample(source)),
-        99 => Request::ShareFile(Sample::sample(source)),
-        100 => Request::CreateStream(Sample::sample(source)),
-        101 => Request::DestroyStream(Sample::sample(source)),
-        102 => Request::WaitEvent(Sample::sample(source)),
-        103 => Request::SynchronizeStream(Sample::sample(source)),
-        104 => Request::QueryStream(Sample::sample(source)),
-        105 => Request::MemoryOperations(Sample::sample(source)),
-        106 => Request::ReadTelemetry(Sample::sample(source)),
-        107 => Request::EncodeTensorMap(Sample::sample(source)),
-        108 => Request::CreateTexture(Sample::sample(source)),
-        109 => Request::DestroyTexture(Sample::sample(source)),
-        110 => Request::CreateSurface(Sample::sample(source)),
+        60 => Request::Migrate(Sample::sample(source)),
+        61 => Request::CancelMigrate(Sample::sample(source)),
+        62 => Request::MirrorMemory(Sample::sample(source)),
+        63 => Request::UnmirrorMemory(Sample::sample(source)),
+        64 => Request::WriteMirror(Sample::sample(source)),
+        65 => Request::Export(Sample::sample(source)),
+        66 => Request::Withdraw(Sample::sample(source)),
+        67 => Request::ImportBlock(Sample::sample(source)),
+        68 => Request::CreateSignals(Sample::sample(source)),
+        69 => Request::ImportSignals(Sample::sample(source)),
+        70 => Request::DropSignals(Sample::sample(source)),
+        71 => Request::RaiseSignal(Sample::sample(source)),
+        72 => Request::AwaitSignal(Sample::sample(source)),
+        73 => Request::RecordSignal(Sample::sample(source)),
+        74 => Request::ReadSignals(Sample::sample(source)),
+        75 => Request::AskPeer(Sample::sample(source)),
+        76 => Request::ConnectPeer(Sample::sample(source)),
+        77 => Request::DropPeer(Sample::sample(source)),
+        78 => Request::SendTo(Sample::sample(source)),
+        79 => Request::ReceiveFrom(Sample::sample(source)),
+        80 => Request::PeerHello(Sample::sample(source)),
+        81 => Request::PeerTicket(Sample::sample(source)),
+        82 => Request::PeerJoin(Sample::sample(source)),
+        83 => Request::PeerReady(Sample::sample(source)),
+        84 => Request::PeerDone(Sample::sample(source)),
+        85 => Request::RaiseNow(Sample::sample(source)),
+        86 => Request::Hello(Sample::sample(source)),
+        87 => Request::Authenticate(Sample::sample(source)),
+        88 => Request::ListGpus(Sample::sample(source)),
+        89 => Request::ListSessions(Sample::sample(source)),
+        90 => Request::Attach(Sample::sample(source)),
+        91 => Request::Join(Sample::sample(source)),
+        92 => Request::UseRings(Sample::sample(source)),
+        93 => Request::Continue(Sample::sample(source)),
+        94 => Request::Acknowledge(Sample::sample(source)),
+        95 => Request::Goodbye(Sample::sample(source)),
+        96 => Request::Salt(Sample::sample(source)),
+        97 => Request::Heartbeat(Sample::sample(source)),
+        98 => Request::ShareMemory(Sample::sample(source)),
+        99 => Request::MapShared(Sample::sample(source)),
+        100 => Request::UnmapShared(Sample::sample(source)),
+        101 => Request::ShareFile(Sample::sample(source)),
+        102 => Request::CreateStream(Sample::sample(source)),
+        103 => Request::DestroyStream(Sample::sample(source)),
+        104 => Request::WaitEvent(Sample::sample(source)),
+        105 => Request::SynchronizeStream(Sample::sample(source)),
+        106 => Request::QueryStream(Sample::sample(source)),
+        107 => Request::MemoryOperations(Sample::sample(source)),
+        108 => Request::ReadTelemetry(Sample::sample(source)),
+        109 => Request::EncodeTensorMap(Sample::sample(source)),
+        110 => Request::CreateTexture(Sample::sample(source)),
+        111 => Request::DestroyTexture(Sample::sample(source)),
+        112 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }
 
-pub(crate) const PUSH_SAMPLES: usize = 8;
+pub(crate) const PUSH_SAMPLES: usize = 9;
 
 pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
     match which % PUSH_SAMPLES {
-        0 => Push::MirrorChanged(Sample::sample(source)),
-        1 => Push::Reply(Sample::sample(source)),
-        2 => Push::Ended(Sample::sample(source)),
-        3 => Push::Output(Sample::sample(source)),
-        4 => Push::Delivery(Sample::sample(source)),
-        5 => Push::RunHostFunction(Sample::sample(source)),
-        6 => Push::Progress(Sample::sample(source)),
+        0 => Push::Migrating(Sample::sample(source)),
+        1 => Push::MirrorChanged(Sample::sample(source)),
+        2 => Push::Reply(Sample::sample(source)),
+        3 => Push::Ended(Sample::sample(source)),
+        4 => Push::Output(Sample::sample(source)),
+        5 => Push::Delivery(Sample::sample(source)),
+        6 => Push::RunHostFunction(Sample::sample(source)),
+        7 => Push::Progress(Sample::sample(source)),
         _ => Push::DeliveryFollows(Sample::sample(source)),
     }
 }

@@ -4,14 +4,13 @@
 //! It believes no claim before its proof. No peer can make it wait, or use memory, without limit.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
-    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, NEWEST_VERSION, OLDEST_VERSION, PeerHello, ReadTelemetry,
-    ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
+    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, Migrate, NEWEST_VERSION, OLDEST_VERSION, PeerHello,
+    ReadTelemetry, ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
 use super::limits::{SILENCE, Source, UNPROVED};
@@ -19,7 +18,6 @@ use super::token::{RANDOM_BYTES, Token, random};
 use crate::error::DaemonError;
 use crate::status;
 use crate::usage::sessions::Admission;
-use crate::workers::worker_channel::WorkerChannel;
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
 const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
@@ -30,6 +28,8 @@ const NOT_IN_THE_CLEAR: &str = "this server takes no clear text\n  copy its toke
      (~/.config/floe/token, or FLOE_TOKEN_FILE): it then seals tcp://; clear:// needs a server with --clear-text";
 /// A client shows no more bytes of a server's sentence.
 const _: () = assert!(NOT_IN_THE_CLEAR.len() <= MOST_WORDS);
+/// The longest patience that a move may ask for: a program would stand for as long.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(60);
 /// The most frames before an attach: enough for every list, far too few for a flood.
 const FRAMES: usize = 256;
 
@@ -68,10 +68,10 @@ pub(crate) trait Host {
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
-    /// The channel to a session's worker, for a connection of another server's worker.
-    fn peer(&self, session: u64) -> Result<Arc<WorkerChannel>, Refusal>;
-    /// The channel to a session's worker, or why a connection may not join the session.
-    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal>;
+    /// Whether a connection of another server's worker may go to this session's, or why not.
+    fn peer(&self, session: u64) -> Result<(), Refusal>;
+    /// Whether a connection may join the session, or why not.
+    fn join(&self, request: &Join<'_>) -> Result<(), Refusal>;
 }
 
 /// A peer's deadlines.
@@ -89,11 +89,30 @@ pub(crate) enum Outcome {
     Left,
     /// The peer has a session. Its connection is at a frame's border.
     Attached(Admission),
-    /// The connection, at a frame's border, belongs to the worker of this channel.
-    Joined(Arc<WorkerChannel>),
-    /// The same of a connection that another server's worker has opened, to this session. It has proved nothing: the worker asks
-    /// for that.
-    Peer(Arc<WorkerChannel>, u64),
+    /// The connection, at a frame's border, belongs to the worker of this session.
+    Joined(u64),
+    /// The same of a connection that another server's worker has opened. It has proved nothing: the worker asks for that.
+    Peer(u64),
+    /// The peer wants a session moved. Its connection is at a frame's border, and hears of the move.
+    Migrate(MoveRequest),
+}
+
+/// A peer's wish to have a session moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MoveRequest {
+    /// The message's sequence, for the reply.
+    pub(crate) sequence: u64,
+    pub(crate) session: u64,
+    /// The session's key, or nothing.
+    pub(crate) key: Vec<u8>,
+    /// The GPU; `None`: another one that this server chooses.
+    pub(crate) gpu: Option<u32>,
+    pub(crate) stop_and_copy: bool,
+    pub(crate) patience: Duration,
+    /// Who asks; `None`: the server's own user.
+    pub(crate) source: Option<Source>,
+    /// Whether the peer has proved who it is, by the token or as a user of this machine.
+    pub(crate) has_proved: bool,
 }
 
 /// Why an Attach or a Join is refused: the program's CUDA code, and a sentence.
@@ -187,6 +206,7 @@ impl Conversation<'_> {
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
             (Stage::Welcome, Request::Join(join)) => self.join(sequence, &join),
+            (Stage::Welcome, Request::Migrate(migrate)) => Ok(self.migrate(sequence, &migrate)),
             (_, other) => Err(ConversationError::Refused(format!("unexpected message: {}", other.name()))),
         }
     }
@@ -231,9 +251,9 @@ impl Conversation<'_> {
             return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
         }
         match self.host.peer(hello.session) {
-            Ok(channel) => {
+            Ok(()) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Peer(channel, hello.session)))
+                Ok(Step::Over(Outcome::Peer(hello.session)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
@@ -321,12 +341,28 @@ impl Conversation<'_> {
 
     fn join(&mut self, sequence: u64, request: &Join<'_>) -> Result<Step, ConversationError> {
         match self.host.join(request) {
-            Ok(channel) => {
+            Ok(()) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Joined(channel)))
+                Ok(Step::Over(Outcome::Joined(request.session)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
+    }
+
+    /// The reply comes when the move is over.
+    fn migrate(&mut self, sequence: u64, request: &Migrate<'_>) -> Step {
+        // Over TCP an address alone proves nothing, and this server may ask for no token.
+        let has_proved = matches!(self.peer, Peer::Unix { .. }) || self.host.token().is_some();
+        Step::Over(Outcome::Migrate(MoveRequest {
+            sequence,
+            session: request.session,
+            key: request.key.to_vec(),
+            gpu: (request.gpu != u32::MAX).then_some(request.gpu),
+            stop_and_copy: request.stop_and_copy,
+            patience: Duration::from_millis(request.patience_ms.into()).min(LONGEST_PATIENCE),
+            source: self.caller().source,
+            has_proved,
+        }))
     }
 
     fn answer<'r>(&mut self, sequence: u64, reply: &impl Field<'r>) -> Result<Step, ConversationError> {

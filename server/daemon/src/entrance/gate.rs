@@ -210,6 +210,7 @@ impl State {
     }
 }
 
+#[cfg(test)]
 impl Pass {
     /// The peer that its connection counts for.
     pub(crate) fn source(&self) -> Source {

@@ -2,6 +2,7 @@
 //! In: requests of peers that proved who they are, or need not. Out: replies, admissions, channels to workers, refusals.
 //! It starts no worker.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,17 +13,28 @@ use floe_wire::{
 };
 
 use super::conversation::{Caller, Host, Refusal};
+use super::limits::Source;
 use super::token::Token;
+use crate::error::DaemonError;
 use crate::server::Server;
 use crate::status;
-use crate::usage::sessions::{Admission, SessionRequest, process_of};
+use crate::usage::door::Door;
+use crate::usage::request::{SessionRequest, process_of};
+use crate::usage::sessions::{Admission, Conditions};
 use crate::usage::telemetry::{Target, to_wire};
 use crate::workers::driver_settings;
 use crate::workers::probe::told;
-use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
+use crate::workers::worker_channel::{WorkerChannel, most_connections};
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
+
+/// The door of a session with so many bulk connections, the channel to its worker, and the worker's end.
+fn ends(bulk_connections: u32, outlives: bool) -> Result<(Door, Arc<WorkerChannel>, OwnedFd), DaemonError> {
+    let (channel, worker_end) = WorkerChannel::new(bulk_connections)?;
+    let door = Door::new(bulk_connections, most_connections(bulk_connections), outlives)?;
+    Ok((door, channel, worker_end))
+}
 
 impl Host for Server {
     fn token(&self) -> Option<&Token> {
@@ -140,74 +152,82 @@ impl Host for Server {
         let transport = self.transport(Transport::offered(request), peer);
         let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let entrance = match ChannelEntrance::new(bulk_connections, grace_ms != 0) {
-            Ok(entrance) => entrance,
+        let (door, channel, worker_end) = match ends(bulk_connections, grace_ms != 0) {
+            Ok(made) => made,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
-        let key = entrance.key();
+        let key = door.key();
+        let conditions = Arc::new(Conditions {
+            ordinal: request.ordinal,
+            quota,
+            settings,
+            bulk_connections,
+            grace_ms,
+            client: process_of(request, peer),
+            transport,
+            source: source.unwrap_or_else(|| Source::of(peer)),
+        });
         let mut sessions = Server::sessions(self);
         if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
             return no(status::SYSTEM_NOT_READY, error.to_string());
         }
         let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
-        let session = sessions.add(session_request, request.gpu, quota, entrance, Instant::now());
+        let ends = (door, Arc::clone(&channel));
+        let seat = sessions.add(session_request, request.gpu, Arc::clone(&conditions), ends, Instant::now());
         Ok(Admission {
-            session,
-            _row: self.sessions.row(session),
+            session: seat.number(),
+            row: self.sessions.row(seat),
+            channel,
+            worker_end,
             gpu: gpu_index,
-            ordinal: request.ordinal,
             granularity: gpu.granularity,
             window: WINDOW_BASE + u64::from(request.ordinal) * WINDOW_BYTES,
             window_bytes: WINDOW_BYTES,
-            quota,
             asks_for_memory: sessions.accounting().is_shared_out(request.gpu),
-            settings,
             key,
-            bulk_connections,
-            grace_ms,
-            client: process_of(request, peer),
-            transport,
+            conditions,
         })
     }
 
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
         let device = self.gpu(index).map(|gpu| {
-            let memory = if admission.quota == 0 { gpu.memory } else { admission.quota };
+            let quota = admission.conditions.quota;
+            let memory = if quota == 0 { gpu.memory } else { quota };
             told(gpu, &self.probe, memory)
         });
         let mut reply = AttachReply {
             session: admission.session,
             window: DevicePtr(admission.window),
             window_bytes: admission.window_bytes,
-            memory: admission.quota,
+            memory: admission.conditions.quota,
             key: &admission.key,
-            bulk_connections: admission.bulk_connections,
-            grace_ms: admission.grace_ms,
+            bulk_connections: admission.conditions.bulk_connections,
+            grace_ms: admission.conditions.grace_ms,
             device: device.unwrap_or_default(),
             server: &self.identity,
             ..AttachReply::default()
         };
-        admission.transport.say_taken(&mut reply);
+        admission.conditions.transport.say_taken(&mut reply);
         reply
     }
 
-    fn peer(&self, session: u64) -> Result<Arc<WorkerChannel>, Refusal> {
+    fn peer(&self, session: u64) -> Result<(), Refusal> {
         if !self.dialer.names_any() {
             let detail =
                 "this server takes no connections of other servers\n  name them: floe serve --peer ADDRESS".into();
             return Err(Refusal { status: status::NOT_PERMITTED, detail });
         }
-        let channel = Server::sessions(self).entrance(session).map(|entrance| entrance.channel());
         // Who guesses numbers learns no more than that a guess was wrong.
         let detail = format!("no session here takes this connection: {session}");
-        channel.ok_or(Refusal { status: status::NOT_PERMITTED, detail })
+        let is_there = Server::sessions(self).door(session).is_some();
+        is_there.then_some(()).ok_or(Refusal { status: status::NOT_PERMITTED, detail })
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal> {
+    fn join(&self, request: &Join<'_>) -> Result<(), Refusal> {
         let mut sessions = Server::sessions(self);
-        let channel = sessions.entrance(request.session).and_then(|entrance| entrance.join(request.key));
-        channel.ok_or_else(|| Refusal {
+        let admits = sessions.door(request.session).is_some_and(|door| door.admits(request.key));
+        admits.then_some(()).ok_or_else(|| Refusal {
             status: status::NOT_PERMITTED,
             detail: format!("this key admits no (further) connection to the session: {}", request.session),
         })

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::closing::{AGAIN, MOST};
 use super::gate::{Connection, Gate};
+use super::reception::welcome;
 use crate::error::DaemonError;
 use crate::log;
 use crate::server::Server;
@@ -71,7 +72,7 @@ pub(crate) fn accept_all(
         }
         let (speaking, closed) = server.gate.decide(Instant::now());
         closed.iter().for_each(|(connection, why)| server.journal.refused(&connection.peer, why));
-        speaking.into_iter().for_each(|(pass, connection)| server.welcome(pass, connection));
+        speaking.into_iter().for_each(|(pass, connection)| welcome(server, pass, connection));
         porch.see_to_closing();
         // A process that the served one started may be connecting.
         if served_ended && events.is_empty() && server.is_idle() {

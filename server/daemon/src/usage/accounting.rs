@@ -55,6 +55,10 @@ struct Account {
     has_links: bool,
     /// Looks in a row that found it above its allowance.
     over: u32,
+    /// Bytes that are kept for it, before it has or was granted them.
+    reserved: u64,
+    /// The account whose memory it takes over: what both hold is there once.
+    twin: Option<u64>,
 }
 
 impl Account {
@@ -65,8 +69,20 @@ impl Account {
 
     /// Bytes that no other session may have, if a context takes `overhead`.
     fn held(&self, overhead: u64) -> u64 {
-        self.used.max(self.granted).saturating_add(self.contexts(overhead)).max(self.has)
+        self.blocks().saturating_add(self.contexts(overhead)).max(self.has)
     }
+
+    /// Bytes of its blocks: those it has, those it may take, and those that are kept for it.
+    fn blocks(&self) -> u64 {
+        self.used.max(self.granted).max(self.reserved)
+    }
+}
+
+/// A GPU has too little memory for a session that is to move there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom {
+    /// Its free bytes.
+    pub(crate) free: u64,
 }
 
 /// A session above its allowance.
@@ -106,6 +122,45 @@ impl Accounting {
     /// Removes a session, whose memory is free again.
     pub(crate) fn end(&mut self, session: u64) {
         self.accounts.remove(&session);
+        for account in self.accounts.values_mut().filter(|account| account.twin == Some(session)) {
+            account.twin = None;
+        }
+    }
+
+    /// Adds the account of a session that moves, for what it holds: on another GPU beside all others, on the same one in
+    /// place of its first account.
+    pub(crate) fn arrive(
+        &mut self,
+        (number, session): (u64, u64),
+        gpu: u32,
+        quota: u64,
+        bytes: u64,
+    ) -> Result<(), NoRoom> {
+        let twin = self.accounts.get(&session).filter(|account| account.gpu == gpu).map(|_| session);
+        let free = self.free(gpu);
+        if twin.is_none() && (bytes > free || (quota != 0 && bytes > quota)) {
+            return Err(NoRoom { free });
+        }
+        let reserved = if twin.is_none() { bytes } else { 0 };
+        // Where the daemon shares the memory out, what is kept is granted already.
+        let granted = if self.is_shared_out(gpu) { reserved } else { 0 };
+        self.accounts.insert(number, Account { gpu, quota, reserved, granted, twin, ..Account::default() });
+        Ok(())
+    }
+
+    /// Two accounts change numbers: the session is the other one's now. What was kept for it, it has.
+    pub(crate) fn swap(&mut self, session: u64, other: u64) {
+        let (own, its) = (self.accounts.remove(&session), self.accounts.remove(&other));
+        if let Some(mut own) = own {
+            // The first account lives until its worker has ended; what both hold is the session's.
+            own.twin = its.as_ref().filter(|its| its.gpu == own.gpu).map(|_| session);
+            self.accounts.insert(other, own);
+        }
+        if let Some(its) = its {
+            // Until its worker reports the next time.
+            let used = its.used.max(its.reserved);
+            self.accounts.insert(session, Account { used, reserved: 0, twin: None, ..its });
+        }
     }
 
     /// A worker reports its bytes. Returns the bytes that the daemon believes: no more than its quota and its GPU's
@@ -123,8 +178,11 @@ impl Accounting {
         let Some(account) = self.accounts.get(&session) else { return Share { total: 0, left: 0 } };
         let (gpu, quota, before) = (account.gpu, account.quota, account.granted);
         let capacity = self.gpus.get(&gpu).map_or(0, |gpu| gpu.free);
-        let others = self.of_gpu(gpu).filter(|(id, _)| **id != session);
-        let others = others.fold(0_u64, |sum, (_, account)| sum.saturating_add(account.granted));
+        let twin = account.twin;
+        let others =
+            self.of_gpu(gpu).filter(|(id, its)| **id != session && Some(**id) != twin && its.twin != Some(session));
+        let others =
+            others.fold(0_u64, |sum, (_, account)| sum.saturating_add(self.beyond_twin(account, account.granted)));
         let most = capacity.saturating_sub(others);
         let allowed = total <= most && (quota == 0 || total <= quota);
         let granted = if allowed { total } else { before };
@@ -187,8 +245,20 @@ impl Accounting {
     pub(crate) fn free(&self, gpu: u32) -> u64 {
         let Some(its) = self.gpus.get(&gpu) else { return 0 };
         let overhead = its.overhead().unwrap_or(0);
-        let held = self.of_gpu(gpu).fold(0_u64, |sum, (_, account)| sum.saturating_add(account.held(overhead)));
+        let held = self.of_gpu(gpu).fold(0_u64, |sum, (_, account)| {
+            let held = match account.twin {
+                Some(_) => self.beyond_twin(account, account.blocks()).saturating_add(account.contexts(overhead)),
+                None => account.held(overhead),
+            };
+            sum.saturating_add(held)
+        });
         its.free.saturating_sub(held)
+    }
+
+    /// Of these bytes of an account those that its twin does not hold as well.
+    fn beyond_twin(&self, account: &Account, bytes: u64) -> u64 {
+        let twin = account.twin.and_then(|twin| self.accounts.get(&twin));
+        bytes.saturating_sub(twin.map_or(0, Account::blocks))
     }
 
     /// Bytes that the sessions of a GPU report.
@@ -203,177 +273,4 @@ impl Accounting {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const GIB: u64 = 1 << 30;
-
-    fn one_gpu(is_shared_out: bool) -> Accounting {
-        let mut accounting = Accounting::default();
-        accounting.offer(0, 10 * GIB, is_shared_out);
-        accounting
-    }
-
-    #[test]
-    fn four_sessions_that_want_all_get_what_is_left_and_no_more() {
-        let mut accounting = one_gpu(true);
-        for session in 1..=4 {
-            accounting.begin(session, 0, 0);
-        }
-        let shares: Vec<_> = (1..=4).map(|session| accounting.want(session, 4 * GIB).total).collect();
-        assert_eq!(shares, [4 * GIB, 4 * GIB, 0, 0]);
-        assert_eq!(accounting.want(3, 2 * GIB), Share { total: 2 * GIB, left: 0 });
-        accounting.end(1);
-        assert_eq!(accounting.want(4, 5 * GIB), Share { total: 0, left: 4 * GIB });
-        accounting.keep(2, GIB);
-        assert_eq!(accounting.want(4, 7 * GIB), Share { total: 7 * GIB, left: 0 });
-        assert_eq!(accounting.free(0), 0);
-    }
-
-    #[test]
-    fn a_context_takes_what_the_one_in_the_middle_was_seen_to_take() {
-        let mut accounting = one_gpu(false);
-        for session in 1..=4 {
-            accounting.begin(session, 0, GIB);
-        }
-        assert_eq!(accounting.free(0), 10 * GIB);
-        for (session, bytes) in [(1, 3 * GIB), (1, GIB), (2, GIB / 2), (3, 1), (2, 2), (4, GIB / 2)] {
-            accounting.measured(session, bytes);
-        }
-        (3..=4).for_each(|session| accounting.end(session));
-        accounting.uses(1, GIB);
-        assert_eq!(accounting.free(0), 8 * GIB);
-        accounting.seen(2, 2 * GIB);
-        assert_eq!(accounting.free(0), 6 * GIB + GIB / 2, "it has more than it says");
-    }
-
-    #[test]
-    fn no_worker_lowers_what_others_are_allowed_for_their_contexts() {
-        let mut accounting = one_gpu(false);
-        accounting.begin(1, 0, GIB);
-        accounting.measured(1, GIB);
-        for liar in 2..=20 {
-            accounting.begin(liar, 0, GIB);
-            (0..9).for_each(|_| accounting.measured(liar, 1));
-        }
-        let may = 2 * GIB + TOLERANCE;
-        assert!((0..3).all(|_| accounting.seen(1, may).is_none()), "its own figure stays");
-        accounting.begin(21, 0, GIB);
-        let least = GIB + LEAST_OVERHEAD + TOLERANCE;
-        assert!((0..3).all(|_| accounting.seen(21, least).is_none()), "it has none yet");
-        assert_eq!((0..2).filter_map(|_| accounting.seen(2, least + 1)).count(), 1, "an early figure buys nothing");
-    }
-
-    #[test]
-    fn a_session_has_no_more_than_its_quota_and_its_gpu_whatever_it_says() {
-        let mut accounting = one_gpu(false);
-        accounting.begin(1, 0, GIB);
-        accounting.begin(2, 0, 0);
-        assert_eq!(accounting.uses(1, u64::MAX), GIB);
-        assert_eq!(accounting.free(0), 9 * GIB);
-        assert_eq!(accounting.uses(2, u64::MAX), 10 * GIB);
-    }
-
-    #[test]
-    fn a_session_that_has_more_than_its_quota_its_context_and_the_tolerance_ends_at_the_second_look() {
-        let mut accounting = one_gpu(false);
-        accounting.begin(1, 0, GIB);
-        accounting.begin(2, 0, 0);
-        let may = GIB + GIB / 2 + TOLERANCE;
-        assert_eq!(accounting.seen(1, 9 * GIB), None, "what a context takes is not known");
-        accounting.measured(1, GIB / 2);
-        assert_eq!(accounting.seen(1, may + 1), None);
-        assert_eq!(accounting.seen(1, may), None, "it gave back what it had for a moment");
-        assert_eq!(accounting.seen(1, may + 1), None);
-        assert_eq!(accounting.seen(1, may + 2), Some(Excess { has: may + 2, may }));
-        assert!((0..3).all(|_| accounting.seen(2, 9 * GIB).is_none()), "it has no quota");
-    }
-
-    #[test]
-    fn a_session_with_links_may_have_a_further_context() {
-        let mut accounting = one_gpu(false);
-        accounting.begin(1, 0, GIB);
-        accounting.measured(1, GIB / 2);
-        accounting.links(1);
-        let may = 2 * GIB + TOLERANCE;
-        assert!((0..3).all(|_| accounting.seen(1, may).is_none()));
-        assert_eq!(accounting.seen(1, may + 1), None);
-        assert_eq!(accounting.seen(1, may + 1), Some(Excess { has: may + 1, may }));
-    }
-
-    #[derive(Debug, Clone)]
-    enum Event {
-        Begin(u64, u32, u64),
-        End(u64),
-        Uses(u64, u64),
-        Want(u64, u64),
-        Keep(u64, u64),
-        Measured(u64, u64),
-        Seen(u64, u64),
-    }
-
-    fn event() -> impl Strategy<Value = Event> {
-        let (session, gpu) = (0..6_u64, 0..3_u32);
-        let bytes = prop_oneof![0..20 * GIB, Just(u64::MAX), Just(0)];
-        prop_oneof![
-            (session.clone(), gpu.clone(), bytes.clone()).prop_map(|(id, gpu, quota)| Event::Begin(id, gpu, quota)),
-            session.clone().prop_map(Event::End),
-            (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Uses(id, bytes)),
-            (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Want(id, bytes)),
-            (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Keep(id, bytes)),
-            (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Measured(id, bytes)),
-            (session, bytes).prop_map(|(id, bytes)| Event::Seen(id, bytes)),
-        ]
-    }
-
-    fn apply(accounting: &mut Accounting, event: &Event) {
-        match *event {
-            Event::Begin(session, gpu, quota) => accounting.begin(session, gpu, quota),
-            Event::End(session) => accounting.end(session),
-            Event::Uses(session, bytes) => {
-                let believed = accounting.uses(session, bytes);
-                assert!(believed <= bytes);
-            }
-            Event::Want(session, bytes) => {
-                let share = accounting.want(session, bytes);
-                let account = accounting.accounts.get(&session);
-                assert_eq!(share.total, account.map_or(0, |account| account.granted));
-                assert!(account.is_none_or(|account| account.quota == 0 || account.granted <= account.quota));
-            }
-            Event::Keep(session, bytes) => accounting.keep(session, bytes),
-            Event::Measured(session, bytes) => accounting.measured(session, bytes),
-            Event::Seen(session, bytes) => {
-                let excess = accounting.seen(session, bytes);
-                assert!(excess.is_none_or(|excess| excess.has > excess.may));
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn grants_never_exceed_the_device_and_everything_ends_with_its_session(
-            events in prop::collection::vec(event(), 0..80)
-        ) {
-            let mut accounting = Accounting::default();
-            for gpu in 0..2 {
-                accounting.offer(gpu, 10 * GIB, true);
-            }
-            for event in &events {
-                apply(&mut accounting, event);
-                for gpu in 0..3 {
-                    let granted = accounting.of_gpu(gpu).map(|(_, account)| account.granted).sum::<u64>();
-                    let capacity = if gpu < 2 { 10 * GIB } else { 0 };
-                    prop_assert!(granted <= capacity);
-                    prop_assert!(accounting.free(gpu) <= capacity - granted);
-                    prop_assert!(accounting.used(gpu) == accounting.of_gpu(gpu).fold(0, |sum: u64, (_, account)| sum.saturating_add(account.used)));
-                }
-            }
-            for session in 0..6 {
-                accounting.end(session);
-            }
-            prop_assert!((0..2).all(|gpu| accounting.free(gpu) == 10 * GIB && accounting.used(gpu) == 0));
-        }
-    }
-}
+mod tests;

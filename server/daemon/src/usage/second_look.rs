@@ -119,9 +119,9 @@ mod tests {
 
     use super::*;
     use crate::usage::accounting::TOLERANCE;
-    use crate::usage::sessions::SessionRequest;
+    use crate::usage::request::SessionRequest;
+    use crate::usage::sessions::tests::{ends, with};
     use crate::workers::supervision::Worker;
-    use crate::workers::worker_channel::ChannelEntrance;
 
     const GIB: u64 = 1 << 30;
     /// Bytes of a context.
@@ -136,8 +136,7 @@ mod tests {
         let worker = Worker::of(child.expect("sleep runs")).expect("it is watched");
         let peer = Peer::Unix { uid: 1, pid: 2 };
         let session_request = SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
-        let session =
-            sessions.add(session_request, 0, GIB, ChannelEntrance::new(0, false).expect("made"), Instant::now());
+        let session = sessions.add(session_request, 0, with(GIB), ends(), Instant::now()).number();
         sessions.started(session, worker.id(), Some(worker.ender()));
         (session, worker)
     }

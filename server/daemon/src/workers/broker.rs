@@ -234,6 +234,28 @@ impl Broker {
         notices.collect()
     }
 
+    /// Whether a session shares anything with another, or is about to; the target of its own move does not count.
+    pub(crate) fn has_partners(&self, session: u64, target: u64) -> bool {
+        let Some(member) = self.members.get(&session) else { return false };
+        let is_other = |other: u64| other != target;
+        let asks = |other: &Member| {
+            other.told.keys().any(|(importer, _)| *importer == session)
+                || other.queue.iter().any(|queued| queued.question.importer == session)
+        };
+        member.partners.iter().any(|partner| is_other(*partner))
+            || member.told.keys().any(|(importer, _)| is_other(*importer))
+            || member.queue.iter().any(|queued| is_other(queued.question.importer))
+            || self.members.values().any(asks)
+    }
+
+    /// A session is another worker's, which has imported from the one that had it. Nobody is told that anything is over:
+    /// what the two shared was for the move, and the session shared nothing else.
+    pub(crate) fn succeed(&mut self, session: u64, target: u64) {
+        let (Some(old), Some(new)) = (self.members.remove(&session), self.members.remove(&target)) else { return };
+        self.members.insert(session, Member { gpu: new.gpu, last: new.last, ..Member::default() });
+        self.members.insert(target, Member { gpu: old.gpu, last: old.last, ..Member::default() });
+    }
+
     /// A session is over.
     pub(crate) fn end(&mut self, session: u64) -> Vec<Deed> {
         let Some(gone) = self.members.remove(&session) else { return Vec::new() };

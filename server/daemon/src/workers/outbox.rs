@@ -1,5 +1,5 @@
-//! Notices that a worker has no room for yet.
-//! In: notices with their descriptors. Out: the same in order, when there is room.
+//! Notices and orders that a worker has no room for yet.
+//! In: both, with their descriptors. Out: the same in order, when there is room.
 //! It holds a bounded number: a worker that reads none of them is an attacker's.
 
 use std::collections::VecDeque;
@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
+use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -17,8 +18,22 @@ const MOST: usize = 4096;
 /// while they wait.
 const MOST_DESCRIPTORS: usize = 64;
 
-/// A notice and the descriptor that goes with it.
-type Item = (PeerNotice, Option<OwnedFd>);
+/// A notice or an order, and the descriptor that goes with it.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// About what sessions share.
+    Peer(PeerNotice, Option<OwnedFd>),
+    /// About a move.
+    Move(MoveOrder, Option<OwnedFd>),
+}
+
+impl Item {
+    pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Peer(_, descriptor) | Self::Move(_, descriptor) => descriptor.as_ref(),
+        }
+    }
+}
 
 /// Waiting notices of one worker.
 #[derive(Debug)]
@@ -37,8 +52,8 @@ impl Outbox {
     /// Adds a notice and gives what there is room for. False: too many wait.
     pub(crate) fn add(&self, item: Item, give: impl FnMut(&Item) -> io::Result<()>) -> bool {
         let mut waiting = floe_lock::lock(&self.waiting);
-        let descriptors = || waiting.iter().filter(|(_, descriptor)| descriptor.is_some()).count();
-        if waiting.len() >= MOST || (item.1.is_some() && descriptors() >= MOST_DESCRIPTORS) {
+        let descriptors = || waiting.iter().filter(|item| item.descriptor().is_some()).count();
+        if waiting.len() >= MOST || (item.descriptor().is_some() && descriptors() >= MOST_DESCRIPTORS) {
             return false;
         }
         waiting.push_back(item);
@@ -84,14 +99,14 @@ mod tests {
     use super::*;
 
     fn item(session: u64) -> Item {
-        (PeerNotice::Over(session), None)
+        Item::Peer(PeerNotice::Over(session), None)
     }
 
     #[test]
     fn few_descriptors_wait_for_a_worker_that_reads_nothing() {
         let outbox = Outbox::new().expect("made");
         let full = |_: &Item| Err(io::ErrorKind::WouldBlock.into());
-        let with = || (PeerNotice::Over(1), Some(outbox.wake.try_clone().expect("a descriptor")));
+        let with = || Item::Peer(PeerNotice::Over(1), Some(outbox.wake.try_clone().expect("a descriptor")));
         assert!((0..MOST_DESCRIPTORS).all(|_| outbox.add(with(), full)));
         assert!(!outbox.add(with(), full) && outbox.add(item(2), full));
     }
@@ -103,7 +118,8 @@ mod tests {
         assert!((0..MOST as u64).all(|session| outbox.add(item(session), full)));
         assert!(!outbox.add(item(0), full) && outbox.is_waiting());
         let mut given = Vec::new();
-        outbox.flush(|(notice, _)| {
+        outbox.flush(|item| {
+            let Item::Peer(notice, _) = item else { panic!("{item:?}") };
             given.push(notice.clone());
             Ok(())
         });

@@ -18,6 +18,7 @@ use super::broker::{Broker, Came, Deed};
 use super::supervision::Ear;
 use super::worker_channel::WorkerChannel;
 use crate::log;
+use crate::usage::seat::Seat;
 use crate::usage::sessions::Table;
 
 /// Messages of a worker that are read before its other output.
@@ -34,7 +35,7 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 pub(crate) struct Member {
     peers: Arc<Peers>,
-    session: u64,
+    seat: Seat,
     channel: Arc<WorkerChannel>,
 }
 
@@ -44,9 +45,19 @@ impl Peers {
     }
 
     /// A session begins, on this GPU.
-    pub(crate) fn begin(self: &Arc<Self>, session: u64, gpu: i32, channel: Arc<WorkerChannel>) -> Member {
-        floe_lock::lock(&self.broker).begin(session, gpu);
-        Member { peers: Arc::clone(self), session, channel }
+    pub(crate) fn begin(self: &Arc<Self>, seat: Seat, gpu: i32, channel: Arc<WorkerChannel>) -> Member {
+        floe_lock::lock(&self.broker).begin(seat.number(), gpu);
+        Member { peers: Arc::clone(self), seat, channel }
+    }
+
+    /// Whether a session shares anything with another than the target of its move.
+    pub(crate) fn has_partners(&self, session: u64, target: u64) -> bool {
+        floe_lock::lock(&self.broker).has_partners(session, target)
+    }
+
+    /// A session is the worker's that was known as `target`. The caller holds the table's lock.
+    pub(crate) fn succeed(&self, session: u64, target: u64) {
+        floe_lock::lock(&self.broker).succeed(session, target);
     }
 
     /// Does what is to be done, one after the other. A descriptor goes to whom it is passed on, or is closed elsewhere.
@@ -60,7 +71,7 @@ impl Peers {
                     continue;
                 }
             };
-            let channel = self.sessions.lock().entrance(to).map(|entrance| entrance.channel());
+            let channel = self.sessions.lock().channel(to);
             let told = channel.is_none_or(|channel| channel.notify(notice, descriptor));
             if !told {
                 self.kill(to, "it leaves its notices unread");
@@ -81,13 +92,13 @@ impl Peers {
 impl Member {
     /// The worker asks for something of another session.
     pub(crate) fn import(&self, import: Import) {
-        let deeds = floe_lock::lock(&self.peers.broker).ask(Instant::now(), self.session, import);
+        let deeds = floe_lock::lock(&self.peers.broker).ask(Instant::now(), self.seat.number(), import);
         self.peers.carry_out(deeds, None);
     }
 
     /// The worker has let go of imports.
     pub(crate) fn returned(&self, returned: &[Returned]) {
-        let deeds = floe_lock::lock(&self.peers.broker).returned(self.session, returned);
+        let deeds = floe_lock::lock(&self.peers.broker).returned(self.seat.number(), returned);
         self.peers.carry_out(deeds, None);
     }
 
@@ -98,7 +109,7 @@ impl Member {
             _ => Came::Nonsense,
         };
         let memory = if came == Came::Memory { descriptors.pop() } else { None };
-        let deeds = floe_lock::lock(&self.peers.broker).answer(Instant::now(), self.session, answer, came);
+        let deeds = floe_lock::lock(&self.peers.broker).answer(Instant::now(), self.seat.number(), answer, came);
         let left = self.peers.carry_out(deeds, memory);
         self.channel.close_elsewhere(left.into_iter().chain(descriptors));
     }
@@ -140,7 +151,7 @@ impl Ear for Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let deeds = floe_lock::lock(&self.peers.broker).end(self.session);
+        let deeds = floe_lock::lock(&self.peers.broker).end(self.seat.number());
         self.peers.carry_out(deeds, None);
     }
 }
@@ -150,17 +161,15 @@ mod tests {
     use floe_worker::peer_notices::{Kind, PROOF_BYTES, Refused};
     use rustix::net::{SendFlags, send};
 
-    use super::super::worker_channel::ChannelEntrance;
     use super::*;
     use crate::usage::sessions::Sessions;
 
     #[test]
     fn a_worker_is_not_charged_with_messages_that_others_ask_it_for() {
         let peers = Peers::new(Table::new(Sessions::default()));
-        let entrance = || ChannelEntrance::new(0, false).expect("made");
-        let (mut owners, others) = (entrance(), entrance());
-        let worker = owners.worker_end().expect("there");
-        let (owner, other) = (peers.begin(1, 0, owners.channel()), peers.begin(2, 0, others.channel()));
+        let channel = || WorkerChannel::new(0).expect("made");
+        let ((owners, worker), (others, _)) = (channel(), channel());
+        let (owner, other) = (peers.begin(Seat::new(1), 0, owners), peers.begin(Seat::new(2), 0, others));
         let says = |words: &[u8]| send(&worker, words, SendFlags::DONTWAIT).expect("room");
         for request in 1..=50 {
             let proof = [0; PROOF_BYTES];

@@ -40,6 +40,12 @@ impl Ender {
         Ok(Self(Arc::new(process.map_err(|error| failed(error.into()))?)))
     }
 
+    /// Whether it has ended, waited for or not.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut own = [PollFd::new(&*self.0, PollFlags::IN)];
+        poll(&mut own, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         // The process may just have ended.
@@ -234,6 +240,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
             Ok(Report::Ended(why)) => {
                 self.due.ends(now);
                 self.ended = Some(one_entry(&why));
+                (self.report)(Report::Ended(why));
             }
             Ok(report) => {
                 if let Report::Broken(broken) = report {

@@ -1,8 +1,7 @@
-//! The channel to a session's worker, for the session's own connection and those that join by its key.
-//! In: keys of peers. Out: the channel, for as many connections as the session may have.
-//! Notices about what sessions share wait here for room; what the worker sends is read, and closed, without waiting for it.
-//! Keys are compared in constant time. Tunnels, by which this process seals connections of the worker, are counted here
-//! and end with the session.
+//! The channel to a session's worker.
+//! In: connections, notices about what sessions share, orders about moves. Out: the same at the worker's standard input.
+//! Notices and orders wait here for room; what the worker sends is read, and closed, without waiting for it. Tunnels, by which
+//! this process seals connections of the worker, are counted here and end with it.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,35 +11,18 @@ use std::sync::{Arc, Mutex};
 use floe_transport::{Link, Tunnel};
 use floe_worker::Granted;
 use floe_worker::cache_channel::CacheEnd;
-use floe_worker::descriptor_passing::{Giver, Heard, Role, Taker, pair};
+use floe_worker::descriptor_passing::{Giver, Heard, Role, pair};
+use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
 use rustix::event::PollFlags;
-use subtle::ConstantTimeEq as _;
 
-use super::outbox::Outbox;
+use super::outbox::{Item, Outbox};
 use crate::entrance::closing::Closer;
-use crate::entrance::token::random;
 use crate::error::DaemonError;
 
-/// Bytes of a session's key: nobody guesses one.
-const KEY_BYTES: usize = 16;
 /// Connections to a worker besides bulk connections: the session's own, the one with acknowledgements, and a broken
 /// predecessor of each.
 const SPARE: u32 = 4;
-
-/// A session's key.
-pub(crate) type Key = [u8; KEY_BYTES];
-
-/// A session's entrance for connections: its channel, its key, and how many may still join.
-#[derive(Debug)]
-pub(crate) struct ChannelEntrance {
-    key: Key,
-    /// The number of connections that may still join; `None`: any number while the session lasts.
-    left: Option<u32>,
-    channel: Arc<WorkerChannel>,
-    /// The worker's end, until the worker has it.
-    taker: Option<Taker>,
-}
 
 /// Passes connections to a worker, and holds their tunnels.
 #[derive(Debug)]
@@ -59,13 +41,29 @@ pub(crate) struct WorkerChannel {
 }
 
 impl WorkerChannel {
+    /// The channel to a worker that is to have so many bulk connections, and the worker's end.
+    pub(crate) fn new(bulk_connections: u32) -> Result<(Arc<Self>, OwnedFd), DaemonError> {
+        let most = most_connections(bulk_connections);
+        let (giver, taker) = pair(most).map_err(DaemonError::system("cannot make a socket for a worker"))?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
+        let outbox = Outbox::new().map_err(DaemonError::system("cannot make an event for a worker"))?;
+        let (gone, closer, tunnels) = (AtomicBool::new(false), Arc::default(), Mutex::new(Some(Vec::new())));
+        let channel = Self { giver: Some(giver), outbox, gone, closer, most, tunnels };
+        Ok((Arc::new(channel), taker.into_descriptor()))
+    }
+
     fn giver(&self) -> &Giver {
         self.giver.as_ref().expect("there until it is dropped")
     }
 
     /// Gives the worker a notice about what sessions share, when it has room. False: it leaves too many unread.
     pub(crate) fn notify(&self, notice: PeerNotice, descriptor: Option<OwnedFd>) -> bool {
-        self.outbox.add((notice, descriptor), |item| Self::write(item, self.giver()))
+        self.outbox.add(Item::Peer(notice, descriptor), |item| Self::write(item, self.giver()))
+    }
+
+    /// Gives the worker an order about a move, when it has room. False: it leaves too much unread.
+    pub(crate) fn order(&self, order: MoveOrder, stream: Option<OwnedFd>) -> bool {
+        self.outbox.add(Item::Move(order, stream), |item| Self::write(item, self.giver()))
     }
 
     /// Gives what there is room for now.
@@ -73,8 +71,12 @@ impl WorkerChannel {
         self.outbox.flush(|item| Self::write(item, self.giver()));
     }
 
-    fn write((notice, descriptor): &(PeerNotice, Option<OwnedFd>), giver: &Giver) -> io::Result<()> {
-        giver.notify(notice, descriptor.as_ref().map(|descriptor| descriptor.as_fd()))
+    fn write(item: &Item, giver: &Giver) -> io::Result<()> {
+        let descriptor = item.descriptor().map(|descriptor| descriptor.as_fd());
+        match item {
+            Item::Peer(notice, _) => giver.notify(notice, descriptor),
+            Item::Move(order, _) => giver.order(*order, descriptor),
+        }
     }
 
     /// The descriptors to wait at, and for what.
@@ -151,70 +153,7 @@ impl Drop for WorkerChannel {
     }
 }
 
-impl ChannelEntrance {
-    /// An entrance for the session's own connection and so many bulk connections. Each may join once, or as often as it
-    /// breaks if the session `outlives` its connections.
-    pub(crate) fn new(bulk_connections: u32, outlives: bool) -> Result<Self, DaemonError> {
-        let most = bulk_connections.saturating_add(SPARE);
-        let (giver, taker) = pair(most).map_err(DaemonError::system("cannot make a socket for a worker"))?;
-        let key = *random()?.first_chunk().expect("a nonce is longer than a key");
-        let left = (!outlives).then_some(bulk_connections);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let outbox = Outbox::new().map_err(DaemonError::system("cannot make an event for a worker"))?;
-        let (gone, closer, tunnels) = (AtomicBool::new(false), Arc::default(), Mutex::new(Some(Vec::new())));
-        let channel = Arc::new(WorkerChannel { giver: Some(giver), outbox, gone, closer, most, tunnels });
-        Ok(Self { key, left, channel, taker: Some(taker) })
-    }
-
-    /// The key by which connections join.
-    pub(crate) fn key(&self) -> Key {
-        self.key
-    }
-
-    /// The worker's end, once.
-    pub(crate) fn worker_end(&mut self) -> Option<OwnedFd> {
-        self.taker.take().map(Taker::into_descriptor)
-    }
-
-    /// The channel for the session's own connection.
-    pub(crate) fn channel(&self) -> Arc<WorkerChannel> {
-        Arc::clone(&self.channel)
-    }
-
-    /// The channel for a connection that joins; `None` if the key is wrong or no more may join.
-    pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<WorkerChannel>> {
-        if !bool::from(self.key.as_slice().ct_eq(key)) {
-            return None;
-        }
-        if let Some(left) = &mut self.left {
-            *left = left.checked_sub(1)?;
-        }
-        Some(self.channel())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_join_as_may_and_only_with_the_key() {
-        let mut entrance = ChannelEntrance::new(2, false).expect("made");
-        let key = entrance.key();
-        assert!(entrance.join(&[0; KEY_BYTES]).is_none());
-        assert!(entrance.join(&key[..8]).is_none());
-        assert!(entrance.join(&[]).is_none());
-        assert!(entrance.join(&key).is_some());
-        assert!(entrance.join(&key).is_some());
-        assert!(entrance.join(&key).is_none(), "a third");
-        assert_ne!(ChannelEntrance::new(0, false).expect("made").key(), key);
-    }
-
-    #[test]
-    fn connections_that_are_made_again_join_as_often_as_they_break() {
-        let mut entrance = ChannelEntrance::new(2, true).expect("made");
-        let key = entrance.key();
-        assert!((0..1000).all(|_| entrance.join(&key).is_some()));
-        assert!(entrance.join(&[0; KEY_BYTES]).is_none());
-    }
+/// The most connections that wait before a worker with so many bulk connections.
+pub(crate) fn most_connections(bulk_connections: u32) -> u32 {
+    bulk_connections.saturating_add(SPARE)
 }

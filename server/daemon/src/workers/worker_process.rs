@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floe_settings::{CPU_DEVICE, Setting};
-use floe_worker::contract::{Demand, TASK_VARIABLE, Task};
+use floe_worker::contract::{Arrival, Demand, TASK_VARIABLE, Task};
 
 use super::supervision::Worker;
 use crate::error::DaemonError;
-use crate::usage::sessions::Admission;
+use crate::usage::sessions::Conditions;
 
 /// The settings that all workers of a daemon share.
 #[derive(Debug, Clone, Copy)]
@@ -51,35 +51,51 @@ const INHERITED: [&str; 6] = [
 /// NVIDIA's driver keeps no compiled code on disk: tenants would share it, and no worker may write.
 const NO_COMPILER_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
+/// The session that a worker is started for, and the GPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Posting<'a> {
+    pub(crate) session: u64,
+    /// The GPU's index in the device library.
+    pub(crate) gpu: i32,
+    /// Granularity of its physical memory in bytes.
+    pub(crate) granularity: u64,
+    /// Whether the worker must ask before it takes device memory.
+    pub(crate) asks_for_memory: bool,
+    pub(crate) conditions: &'a Conditions,
+    /// The move by which the session comes to it.
+    pub(crate) arrives: Option<Arrival>,
+}
+
 /// Starts the worker, which gets its connections at `worker_end`, its stdin.
 ///
 /// The calling thread must live as long as the worker. The worker asks the kernel to be killed when its parent ends,
 /// and the kernel takes the thread for the parent.
 pub(crate) fn start(
     place: &WorkerSettings<'_>,
-    admission: &Admission,
+    posting: &Posting<'_>,
     worker_end: OwnedFd,
 ) -> Result<Worker, DaemonError> {
+    let conditions = posting.conditions;
     let task = Task {
-        session: admission.session,
+        session: posting.session,
         library: place.library.to_owned(),
-        gpu: admission.gpu,
-        ordinal: admission.ordinal,
-        memory: admission.quota,
-        granularity: admission.granularity,
-        asks_for_memory: admission.asks_for_memory,
+        gpu: posting.gpu,
+        ordinal: conditions.ordinal,
+        memory: conditions.quota,
+        granularity: posting.granularity,
+        asks_for_memory: posting.asks_for_memory,
         host_memory: place.host_memory,
         shared_memory: place.shared_memory,
         mirrored_memory: place.mirrored_memory,
         transport_memory: place.transport_memory,
-        transport: admission.transport,
-        grace_ms: admission.grace_ms,
+        transport: conditions.transport,
+        grace_ms: conditions.grace_ms,
         idle_ms: u64::try_from(place.idle_limit.as_millis()).unwrap_or(u64::MAX),
-        bulk_connections: admission.bulk_connections,
-        client: admission.client,
+        bulk_connections: conditions.bulk_connections,
+        client: conditions.client,
         sandbox: place.sandbox,
         fixed_addresses: place.fixed_addresses,
-        arrives: None,
+        arrives: posting.arrives,
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
@@ -90,7 +106,7 @@ pub(crate) fn start(
         .envs(inherited)
         // The CPU device logs refusals at once. Its lines go to the client, which decides when to print them.
         .env("FLOE_LOG", std::env::var_os("FLOE_LOG").unwrap_or_else(|| "warn".into()))
-        .envs(admission.settings.iter().map(|(name, value)| (name, value)))
+        .envs(conditions.settings.iter().map(|(name, value)| (name, value)))
         .envs([NO_COMPILER_CACHE])
         .env(TASK_VARIABLE, task)
         .current_dir("/")

@@ -203,7 +203,7 @@ fn behind_the_commit_nobody_has_it_back() {
 
 #[test]
 fn a_worker_that_ended_just_before_the_commit_stops_it() {
-    for (side, why) in [(Side::Target, Why::Ended), (Side::Source, Why::SessionEnded)] {
+    for (side, why) in [(Side::Target, Why::NotCommitted("it has ended".into())), (Side::Source, Why::SessionEnded)] {
         let mut world = after(9, terms());
         // The daemon has not heard of it.
         *(if side == Side::Source { &mut world.source } else { &mut world.target }) = Does::Ended;

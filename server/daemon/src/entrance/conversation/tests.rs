@@ -1,7 +1,7 @@
 //! A peer that does everything wrong, and one that does not, over a socket pair.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,24 @@ use floe_transport::{Address, Answering, Listener, Secret, Transport, Trust};
 use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
 
 use super::*;
-use crate::usage::sessions::{SessionRequest, Table};
-use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
+use crate::usage::door::Door;
+use crate::usage::request::SessionRequest;
+use crate::usage::sessions::Table;
+use crate::usage::sessions::tests::{ends, with};
+use crate::workers::worker_channel::WorkerChannel;
 
 struct OneGpu {
     token: Option<Token>,
     trusts: Option<Peer>,
     trusts_forwarded: bool,
     sessions: Table,
-    entrance: Mutex<ChannelEntrance>,
+    door: Mutex<Door>,
 }
 
 impl Default for OneGpu {
     fn default() -> Self {
-        let entrance = Mutex::new(ChannelEntrance::new(1, false).expect("made"));
-        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), entrance }
+        let door = Mutex::new(Door::new(1, 5, false).expect("made"));
+        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), door }
     }
 }
 
@@ -60,29 +63,26 @@ impl Host for OneGpu {
         if request.gpu != 0 {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
-        let settings = Vec::new();
         let session_request = SessionRequest {
             source: caller.source,
             ..SessionRequest::new(request, caller.peer, sealer, Transport::Socket)
         };
-        let entrance = ChannelEntrance::new(0, false).expect("made");
-        let session = self.sessions.lock().add(session_request, 0, 0, entrance, Instant::now());
+        let (channel, worker_end) = WorkerChannel::new(0).expect("made");
+        let (door, conditions) = (Door::new(0, 4, false).expect("made"), with(0));
+        let ends = (door, Arc::clone(&channel));
+        let seat = self.sessions.lock().add(session_request, 0, Arc::clone(&conditions), ends, Instant::now());
         Ok(Admission {
-            session,
-            _row: self.sessions.row(session),
+            session: seat.number(),
+            row: self.sessions.row(seat),
+            channel,
+            worker_end,
             gpu: 0,
-            ordinal: 0,
             granularity: 1,
             window: 0,
             window_bytes: 0,
-            quota: 0,
             asks_for_memory: false,
-            settings,
             key: [7; 16],
-            bulk_connections: 0,
-            grace_ms: 0,
-            client: None,
-            transport: Transport::Socket,
+            conditions,
         })
     }
 
@@ -90,17 +90,15 @@ impl Host for OneGpu {
         AttachReply { session: admission.session, ..Default::default() }
     }
 
-    fn peer(&self, session: u64) -> Result<Arc<WorkerChannel>, Refusal> {
-        let channel = self.entrance.lock().expect("no test panics with it").channel();
+    fn peer(&self, session: u64) -> Result<(), Refusal> {
         let refusal = Refusal { status: status::NOT_PERMITTED, detail: "no".into() };
-        if session == 5 { Ok(channel) } else { Err(refusal) }
+        if session == 5 { Ok(()) } else { Err(refusal) }
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal> {
-        match self.entrance.lock().expect("no test panics with it").join(request.key) {
-            Some(giver) if request.session == 5 => Ok(giver),
-            _ => Err(Refusal { status: status::NOT_PERMITTED, detail: "no".into() }),
-        }
+    fn join(&self, request: &Join<'_>) -> Result<(), Refusal> {
+        let admits = self.door.lock().expect("no test panics with it").admits(request.key);
+        let refusal = Refusal { status: status::NOT_PERMITTED, detail: "no".into() };
+        if admits && request.session == 5 { Ok(()) } else { Err(refusal) }
     }
 }
 
@@ -207,7 +205,7 @@ fn who_is_told_of_a_session_and_reads_no_more_holds_nobody_up() {
 fn a_connection_joins_a_session_with_its_key_and_no_other() {
     for (session, is_right, expected) in [(5, true, 0), (5, false, status::NOT_PERMITTED), (6, true, 800)] {
         let host = OneGpu::default();
-        let mut key = host.entrance.lock().expect("alone").key();
+        let mut key = host.door.lock().expect("alone").key();
         key[15] ^= u8::from(!is_right);
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let mut link = Link::new(ours.into());
@@ -411,7 +409,8 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
             source,
             ..SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket)
         };
-        host.sessions.lock().add(session_request, 0, 0, ChannelEntrance::new(0, false).expect("made"), Instant::now());
+        let (ends, conditions) = (ends(), with(0));
+        host.sessions.lock().add(session_request, 0, conditions, ends, Instant::now());
     }
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));

@@ -7,7 +7,7 @@ use floe_device::nvml_wrapper::error::NvmlError;
 use floe_nvml::Reading;
 use floe_wire::SessionTelemetry;
 
-use crate::usage::sessions::Tenant;
+use crate::usage::request::Tenant;
 
 /// Numbers that were read.
 pub(crate) type Readings = Vec<(Reading, u64)>;

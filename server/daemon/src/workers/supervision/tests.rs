@@ -23,7 +23,7 @@ fn follow(script: &str) -> (Vec<Report>, Option<String>) {
 #[test]
 fn reports_are_handed_on_and_the_last_says_why() {
     let (reports, why) = follow(r#"printf '"ready"\n{"used":5}\n{"ended":"of itself"}\n'; exit 1"#);
-    assert_eq!(reports, [Report::Ready, Report::Used(5)]);
+    assert_eq!(reports, [Report::Ready, Report::Used(5), Report::Ended("of itself".into())]);
     assert_eq!(why.as_deref(), Some("of itself"));
     assert_eq!(follow("exit 0"), (vec![], None));
 }
@@ -93,7 +93,7 @@ fn a_worker_that_says_that_it_ended_and_stays_is_killed() {
         worker.follow(7, Duration::from_secs(3600), |_| true, move |report| reports.send(report).expect("heard"), None);
     assert_eq!(why.as_deref(), Some("its worker was killed: it did not end by itself in time"));
     assert!(began.elapsed() >= FAREWELL);
-    assert_eq!(all.iter().count(), 0);
+    assert_eq!(all.iter().collect::<Vec<_>>(), [Report::Ended("so it says".into())]);
     // It has ended, and no process that has its id now gets this signal.
     ender.signal(Signal::KILL);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Whether it is the daemon's answer, which comes at once.
 fn is_answer(input: &Input) -> bool {
-    matches!(input, Input::Committed | Input::NotCommitted | Input::TargetStarted | Input::TargetNotStarted(_))
+    matches!(input, Input::Committed | Input::NotCommitted(_) | Input::TargetStarted | Input::TargetNotStarted(_))
 }
 
 /// What a worker really does.
@@ -129,7 +129,7 @@ impl World {
                 assert_eq!(self.commits, 0, "a second commit");
                 let both = self.source == Does::Waits && self.target == Does::Waits;
                 self.commits += u32::from(both);
-                self.pending.push(if both { Input::Committed } else { Input::NotCommitted });
+                self.pending.push(if both { Input::Committed } else { Input::NotCommitted("it has ended".into()) });
             }
             Output::Go => {
                 assert_eq!(self.commits, 1, "the target is the session without a commit");

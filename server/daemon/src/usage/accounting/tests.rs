@@ -1,0 +1,174 @@
+//! The account, stepped: honest sessions, liars, and moves.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn one_gpu(is_shared_out: bool) -> Accounting {
+    let mut accounting = Accounting::default();
+    accounting.offer(0, 10 * GIB, is_shared_out);
+    accounting
+}
+
+#[test]
+fn four_sessions_that_want_all_get_what_is_left_and_no_more() {
+    let mut accounting = one_gpu(true);
+    for session in 1..=4 {
+        accounting.begin(session, 0, 0);
+    }
+    let shares: Vec<_> = (1..=4).map(|session| accounting.want(session, 4 * GIB).total).collect();
+    assert_eq!(shares, [4 * GIB, 4 * GIB, 0, 0]);
+    assert_eq!(accounting.want(3, 2 * GIB), Share { total: 2 * GIB, left: 0 });
+    accounting.end(1);
+    assert_eq!(accounting.want(4, 5 * GIB), Share { total: 0, left: 4 * GIB });
+    accounting.keep(2, GIB);
+    assert_eq!(accounting.want(4, 7 * GIB), Share { total: 7 * GIB, left: 0 });
+    assert_eq!(accounting.free(0), 0);
+}
+
+#[test]
+fn a_context_takes_what_the_one_in_the_middle_was_seen_to_take() {
+    let mut accounting = one_gpu(false);
+    for session in 1..=4 {
+        accounting.begin(session, 0, GIB);
+    }
+    assert_eq!(accounting.free(0), 10 * GIB);
+    for (session, bytes) in [(1, 3 * GIB), (1, GIB), (2, GIB / 2), (3, 1), (2, 2), (4, GIB / 2)] {
+        accounting.measured(session, bytes);
+    }
+    (3..=4).for_each(|session| accounting.end(session));
+    accounting.uses(1, GIB);
+    assert_eq!(accounting.free(0), 8 * GIB);
+    accounting.seen(2, 2 * GIB);
+    assert_eq!(accounting.free(0), 6 * GIB + GIB / 2, "it has more than it says");
+}
+
+#[test]
+fn no_worker_lowers_what_others_are_allowed_for_their_contexts() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, GIB);
+    accounting.measured(1, GIB);
+    for liar in 2..=20 {
+        accounting.begin(liar, 0, GIB);
+        (0..9).for_each(|_| accounting.measured(liar, 1));
+    }
+    let may = 2 * GIB + TOLERANCE;
+    assert!((0..3).all(|_| accounting.seen(1, may).is_none()), "its own figure stays");
+    accounting.begin(21, 0, GIB);
+    let least = GIB + LEAST_OVERHEAD + TOLERANCE;
+    assert!((0..3).all(|_| accounting.seen(21, least).is_none()), "it has none yet");
+    assert_eq!((0..2).filter_map(|_| accounting.seen(2, least + 1)).count(), 1, "an early figure buys nothing");
+}
+
+#[test]
+fn a_session_has_no_more_than_its_quota_and_its_gpu_whatever_it_says() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, GIB);
+    accounting.begin(2, 0, 0);
+    assert_eq!(accounting.uses(1, u64::MAX), GIB);
+    assert_eq!(accounting.free(0), 9 * GIB);
+    assert_eq!(accounting.uses(2, u64::MAX), 10 * GIB);
+}
+
+#[test]
+fn a_session_that_has_more_than_its_quota_its_context_and_the_tolerance_ends_at_the_second_look() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, GIB);
+    accounting.begin(2, 0, 0);
+    let may = GIB + GIB / 2 + TOLERANCE;
+    assert_eq!(accounting.seen(1, 9 * GIB), None, "what a context takes is not known");
+    accounting.measured(1, GIB / 2);
+    assert_eq!(accounting.seen(1, may + 1), None);
+    assert_eq!(accounting.seen(1, may), None, "it gave back what it had for a moment");
+    assert_eq!(accounting.seen(1, may + 1), None);
+    assert_eq!(accounting.seen(1, may + 2), Some(Excess { has: may + 2, may }));
+    assert!((0..3).all(|_| accounting.seen(2, 9 * GIB).is_none()), "it has no quota");
+}
+
+#[test]
+fn a_session_with_links_may_have_a_further_context() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, GIB);
+    accounting.measured(1, GIB / 2);
+    accounting.links(1);
+    let may = 2 * GIB + TOLERANCE;
+    assert!((0..3).all(|_| accounting.seen(1, may).is_none()));
+    assert_eq!(accounting.seen(1, may + 1), None);
+    assert_eq!(accounting.seen(1, may + 1), Some(Excess { has: may + 1, may }));
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Begin(u64, u32, u64),
+    End(u64),
+    Uses(u64, u64),
+    Want(u64, u64),
+    Keep(u64, u64),
+    Measured(u64, u64),
+    Seen(u64, u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (session, gpu) = (0..6_u64, 0..3_u32);
+    let bytes = prop_oneof![0..20 * GIB, Just(u64::MAX), Just(0)];
+    prop_oneof![
+        (session.clone(), gpu.clone(), bytes.clone()).prop_map(|(id, gpu, quota)| Event::Begin(id, gpu, quota)),
+        session.clone().prop_map(Event::End),
+        (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Uses(id, bytes)),
+        (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Want(id, bytes)),
+        (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Keep(id, bytes)),
+        (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Measured(id, bytes)),
+        (session, bytes).prop_map(|(id, bytes)| Event::Seen(id, bytes)),
+    ]
+}
+
+fn apply(accounting: &mut Accounting, event: &Event) {
+    match *event {
+        Event::Begin(session, gpu, quota) => accounting.begin(session, gpu, quota),
+        Event::End(session) => accounting.end(session),
+        Event::Uses(session, bytes) => {
+            let believed = accounting.uses(session, bytes);
+            assert!(believed <= bytes);
+        }
+        Event::Want(session, bytes) => {
+            let share = accounting.want(session, bytes);
+            let account = accounting.accounts.get(&session);
+            assert_eq!(share.total, account.map_or(0, |account| account.granted));
+            assert!(account.is_none_or(|account| account.quota == 0 || account.granted <= account.quota));
+        }
+        Event::Keep(session, bytes) => accounting.keep(session, bytes),
+        Event::Measured(session, bytes) => accounting.measured(session, bytes),
+        Event::Seen(session, bytes) => {
+            let excess = accounting.seen(session, bytes);
+            assert!(excess.is_none_or(|excess| excess.has > excess.may));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn grants_never_exceed_the_device_and_everything_ends_with_its_session(
+        events in prop::collection::vec(event(), 0..80)
+    ) {
+        let mut accounting = Accounting::default();
+        for gpu in 0..2 {
+            accounting.offer(gpu, 10 * GIB, true);
+        }
+        for event in &events {
+            apply(&mut accounting, event);
+            for gpu in 0..3 {
+                let granted = accounting.of_gpu(gpu).map(|(_, account)| account.granted).sum::<u64>();
+                let capacity = if gpu < 2 { 10 * GIB } else { 0 };
+                prop_assert!(granted <= capacity);
+                prop_assert!(accounting.free(gpu) <= capacity - granted);
+                prop_assert!(accounting.used(gpu) == accounting.of_gpu(gpu).fold(0, |sum: u64, (_, account)| sum.saturating_add(account.used)));
+            }
+        }
+        for session in 0..6 {
+            accounting.end(session);
+        }
+        prop_assert!((0..2).all(|gpu| accounting.free(gpu) == 10 * GIB && accounting.used(gpu) == 0));
+    }
+}

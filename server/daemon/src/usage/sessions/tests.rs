@@ -1,0 +1,129 @@
+//! The table, stepped with a clock of the test's own.
+
+use std::time::Duration;
+
+use floe_transport::{Peer, Sealer};
+use floe_wire::Attach;
+
+use super::*;
+use crate::entrance::limits::Share;
+use crate::usage::request::NAME_CHARACTERS;
+
+fn session_request() -> SessionRequest {
+    let text = String::from;
+    let (client, host, program) = (text("host"), text("host"), text("program"));
+    let source = Some(Source::User(1));
+    SessionRequest { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
+}
+
+/// A door and a channel of a session.
+pub(crate) fn ends() -> (Door, Arc<WorkerChannel>) {
+    (Door::new(0, 4, false).expect("made"), WorkerChannel::new(0).expect("made").0)
+}
+
+/// What a session of this quota keeps.
+pub(crate) fn with(quota: u64) -> Arc<Conditions> {
+    Arc::new(Conditions {
+        ordinal: 2,
+        quota,
+        settings: Vec::new(),
+        bulk_connections: 0,
+        grace_ms: 0,
+        client: None,
+        transport: Transport::Socket,
+        source: Source::User(1),
+    })
+}
+
+fn add(sessions: &mut Sessions, request: SessionRequest, gpu: u32, quota: u64, now: Instant) -> u64 {
+    sessions.add(request, gpu, with(quota), ends(), now).number()
+}
+
+#[test]
+fn numbers_are_not_used_again() {
+    let mut sessions = Sessions::default();
+    let first = add(&mut sessions, session_request(), 0, 0, Instant::now());
+    assert!(sessions.remove(first).is_some());
+    assert_ne!(add(&mut sessions, session_request(), 0, 0, Instant::now()), first);
+}
+
+#[test]
+fn a_peers_words_cannot_draw_on_a_terminal() {
+    let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
+    let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
+    let session_request =
+        SessionRequest::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, Transport::Socket);
+    assert_eq!(session_request.client, "\u{fffd}host (process 2 of user 1)");
+    assert!(session_request.program.starts_with("a\u{fffd}[2Jb c\u{fffd}xxx"), "{}", session_request.program);
+    assert_eq!(session_request.program.chars().count(), NAME_CHARACTERS);
+}
+
+#[test]
+fn tenants_are_those_of_one_host_and_one_gpu() {
+    let mut sessions = Sessions::default();
+    let number = add(&mut sessions, session_request(), 1, 10, Instant::now());
+    sessions.started(number, 99, None);
+    sessions.uses(number, 5);
+    add(&mut sessions, SessionRequest { host: "other".into(), ..session_request() }, 1, 10, Instant::now());
+    add(&mut sessions, session_request(), 0, 10, Instant::now());
+    let tenant = Tenant { pid: 7, ordinal: 2, quota: 10, used: 5, worker: 99 };
+    assert_eq!(sessions.tenants(1, "host", None), [tenant]);
+    assert_eq!(sessions.tenants(1, "host", Some(Source::User(1))), [tenant]);
+    assert_eq!(sessions.tenants(1, "host", Some(Source::User(2))), [], "another's");
+    assert_eq!(sessions.workers_on_gpu(1), [99]);
+}
+
+#[test]
+fn of_a_peers_sessions_that_wait_those_that_have_waited_longest_are_too_many() {
+    let (mut sessions, start) = (Sessions::default(), Instant::now());
+    let limits = SessionLimits { sessions: Share { all: 9, each: 9 }, waiting: 1 };
+    let numbers = [(); 3].map(|()| add(&mut sessions, session_request(), 0, 0, start));
+    let other = SessionRequest { source: Some(Source::User(2)), ..session_request() };
+    let other = add(&mut sessions, other, 0, 0, start);
+    let own = add(&mut sessions, SessionRequest { source: None, ..session_request() }, 0, 0, start);
+    assert_eq!(sessions.of_peer(Source::User(1)), 3);
+    for (number, seconds) in [(own, 0), (other, 0), (numbers[1], 1), (numbers[0], 2)] {
+        sessions.started(number, 90, None);
+        sessions.breaks(number, Some(start + Duration::from_secs(seconds)));
+    }
+    assert_eq!(sessions.too_many_waiting(numbers[0], &limits), [(numbers[1], 90)]);
+    assert_eq!(sessions.too_many_waiting(own, &limits), []);
+    sessions.breaks(numbers[1], None);
+    assert_eq!(sessions.too_many_waiting(numbers[0], &limits), []);
+}
+
+#[test]
+fn rows_say_age_use_and_worker() {
+    let start = Instant::now();
+    let mut sessions = Sessions::default();
+    let number = add(&mut sessions, session_request(), 1, 10, start);
+    sessions.started(number, 99, None);
+    sessions.uses(number, 5);
+    let rows = sessions.rows(start + Duration::from_secs(3), None);
+    assert_eq!((rows[0].seconds, rows[0].used, rows[0].worker, rows[0].gpu), (3, 5, 99, 1));
+    assert_eq!(rows[0].transport, "unix");
+    assert_eq!((sessions.on_gpu(1), sessions.on_gpu(0), sessions.accounting.used(1)), (1, 0, 5));
+}
+
+#[test]
+fn a_peer_is_shown_its_own_sessions_and_no_process_of_the_server() {
+    let (mut sessions, now) = (Sessions::default(), Instant::now());
+    let own = add(&mut sessions, session_request(), 1, 10, now);
+    sessions.started(own, 99, None);
+    add(&mut sessions, SessionRequest { source: Some(Source::User(2)), ..session_request() }, 1, 10, now);
+    add(&mut sessions, SessionRequest { source: None, ..session_request() }, 1, 10, now);
+    let rows = sessions.rows(now, Some(Source::User(1)));
+    assert_eq!(rows.iter().map(|row| (row.session, row.worker)).collect::<Vec<_>>(), [(own, 0)]);
+    assert_eq!(sessions.rows(now, None).len(), 3);
+}
+
+#[test]
+fn a_row_says_how_long_a_client_has_been_missing() {
+    let start = Instant::now();
+    let mut sessions = Sessions::default();
+    let number = add(&mut sessions, session_request(), 1, 10, start);
+    sessions.breaks(number, Some(start));
+    assert_eq!(sessions.rows(start + Duration::from_secs(12), None)[0].transport, "unix, broken 12 s");
+    sessions.breaks(number, None);
+    assert_eq!(sessions.rows(start + Duration::from_secs(13), None)[0].transport, "unix");
+}

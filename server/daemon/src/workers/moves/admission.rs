@@ -1,0 +1,174 @@
+//! Whether a session may be moved, and where to.
+//! In: a peer's request, the table, the GPUs. Out: the session with its target GPU, or a refusal by name.
+//! It changes nothing.
+
+use floe_device::Snapshot;
+
+use crate::entrance::conversation::{MoveRequest, Refusal};
+use crate::server::Server;
+use crate::status;
+use crate::usage::sessions::Movable;
+use crate::usage::sessions::moving::{Asker, Found};
+
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
+const COMPUTE_CAPABILITY: [i32; 2] = [75, 76];
+
+/// A session that may be moved, and where to.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) movable: Movable,
+    pub(crate) gpu: u32,
+    pub(crate) granularity: u64,
+}
+
+/// A GPU as a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Candidate {
+    gpu: u32,
+    /// Compute capability and granularity: a session finds them where it goes as it knows them.
+    kind: ([i32; 2], u64),
+    memory: u64,
+    free: u64,
+}
+
+/// What a session needs of a target.
+#[derive(Debug, Clone, Copy)]
+struct Needs {
+    gpu: u32,
+    used: u64,
+    /// 0: whatever there is.
+    quota: u64,
+}
+
+pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refusal> {
+    let asker = Asker { source: request.source, has_proved: request.has_proved, key: &request.key };
+    let sessions = server.sessions();
+    let Found::Its(movable) = sessions.movable(request.session, &asker) else {
+        // Who guesses numbers learns no more than that a guess was wrong.
+        let detail = format!(
+            "no session of yours here: {}\n  floe ps shows those that you may move; over TCP a server with a token moves them",
+            request.session
+        );
+        return Err(Refusal { status: status::NOT_PERMITTED, detail });
+    };
+    let candidate = |&gpu: &u32| {
+        let snapshot = server.gpu(gpu)?;
+        Some(Candidate { gpu, kind: kind(snapshot), memory: snapshot.memory, free: sessions.free_on_gpu(gpu) })
+    };
+    let candidates: Vec<_> = server.offered.iter().filter_map(candidate).collect();
+    drop(sessions);
+    let needs = Needs { gpu: movable.gpu, used: movable.used, quota: movable.conditions.quota };
+    let target = choose(&candidates, needs, request.gpu)?;
+    if server.peers.has_partners(request.session, request.session) {
+        let detail = "it shares memory with other sessions, which cannot follow it yet".to_owned();
+        return Err(Refusal { status: status::NOT_SUPPORTED, detail });
+    }
+    Ok(Plan { movable, gpu: target.gpu, granularity: target.kind.1 })
+}
+
+fn kind(gpu: &Snapshot) -> ([i32; 2], u64) {
+    (COMPUTE_CAPABILITY.map(|number| gpu.attribute(number)), gpu.granularity)
+}
+
+/// The GPU that was asked for, or the other one with the most free memory.
+fn choose(all: &[Candidate], needs: Needs, wanted: Option<u32>) -> Result<&Candidate, Refusal> {
+    let own = all.iter().find(|candidate| candidate.gpu == needs.gpu);
+    match wanted {
+        Some(wanted) => {
+            let offered: Vec<_> = all.iter().map(|candidate| candidate.gpu).collect();
+            let there = all.iter().find(|candidate| candidate.gpu == wanted).ok_or_else(|| Refusal {
+                status: status::INVALID_DEVICE,
+                detail: format!("no such GPU here: {wanted}; offered: {offered:?}"),
+            })?;
+            fits(there, own, needs).map(|()| there)
+        }
+        None => {
+            let others = all.iter().filter(|candidate| candidate.gpu != needs.gpu);
+            let fitting = others.filter(|candidate| fits(candidate, own, needs).is_ok());
+            fitting.max_by_key(|candidate| candidate.free).ok_or_else(|| Refusal {
+                status: status::NOT_SUPPORTED,
+                detail: format!(
+                    "no other GPU of this server takes the session\n  to give it a new worker on its own GPU, name it: --to {}",
+                    needs.gpu
+                ),
+            })
+        }
+    }
+}
+
+/// Whether a session can go to this GPU, or why not.
+fn fits(there: &Candidate, own: Option<&Candidate>, needs: Needs) -> Result<(), Refusal> {
+    let no = |status, detail| Err(Refusal { status, detail });
+    if there.gpu == needs.gpu {
+        return Ok(());
+    }
+    let gpu = there.gpu;
+    if let Some(own) = own.filter(|own| own.kind.0 != there.kind.0) {
+        let [theirs, ours] = [there.kind.0, own.kind.0].map(|[major, minor]| format!("{major}.{minor}"));
+        return no(
+            status::NOT_SUPPORTED,
+            format!("GPU {gpu} has another architecture: {theirs}; the session has code for {ours}"),
+        );
+    }
+    if own.is_some_and(|own| own.kind.1 != there.kind.1) {
+        return no(status::NOT_SUPPORTED, format!("GPU {gpu} hands memory out in other units than the session's"));
+    }
+    if needs.quota > there.memory || needs.used > there.free {
+        let Candidate { memory, free, .. } = there;
+        let Needs { used, quota, .. } = needs;
+        return no(
+            status::OUT_OF_MEMORY,
+            format!(
+                "no room on GPU {gpu}: of {memory} bytes {free} are free; the session holds {used}, its quota is {quota}"
+            ),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDS: Needs = Needs { gpu: 0, used: 10, quota: 50 };
+
+    fn gpu(gpu: u32, minor: i32, memory: u64, free: u64) -> Candidate {
+        Candidate { gpu, kind: ([9, minor], 2), memory, free }
+    }
+
+    fn refused(all: &[Candidate], needs: Needs, wanted: Option<u32>) -> (u32, String) {
+        choose(all, needs, wanted).map_err(|refusal| (refusal.status, refusal.detail)).expect_err("refused")
+    }
+
+    #[test]
+    fn the_other_gpu_with_the_most_free_memory_is_taken() {
+        let all = [gpu(0, 0, 100, 90), gpu(1, 0, 100, 20), gpu(2, 0, 100, 40), gpu(3, 1, 100, 100), gpu(4, 0, 49, 49)];
+        assert_eq!(choose(&all, NEEDS, None), Ok(&all[2]));
+        assert_eq!(choose(&all, NEEDS, Some(1)), Ok(&all[1]));
+    }
+
+    #[test]
+    fn the_same_gpu_is_taken_where_it_is_named_and_needs_no_room() {
+        let all = [gpu(0, 0, 100, 0)];
+        assert_eq!(choose(&all, NEEDS, Some(0)), Ok(&all[0]));
+        let (status, words) = refused(&all, NEEDS, None);
+        assert_eq!(status, status::NOT_SUPPORTED);
+        assert!(words.contains("--to 0"), "{words}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_name() {
+        let all = [gpu(0, 0, 100, 90), gpu(1, 1, 100, 100), gpu(2, 0, 100, 9), gpu(3, 0, 49, 49)];
+        for (wanted, status, words) in [
+            (7, status::INVALID_DEVICE, "no such GPU here: 7; offered: [0, 1, 2, 3]"),
+            (1, status::NOT_SUPPORTED, "another architecture: 9.1; the session has code for 9.0"),
+            (2, status::OUT_OF_MEMORY, "no room on GPU 2: of 100 bytes 9 are free; the session holds 10"),
+            (3, status::OUT_OF_MEMORY, "its quota is 50"),
+        ] {
+            let (given, detail) = refused(&all, NEEDS, Some(wanted));
+            assert!(given == status && detail.contains(words), "{detail}");
+        }
+        let other = Candidate { kind: ([9, 0], 4), ..gpu(1, 0, 100, 100) };
+        assert!(refused(&[gpu(0, 0, 100, 90), other], NEEDS, Some(1)).1.contains("other units"));
+    }
+}

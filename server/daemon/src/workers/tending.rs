@@ -1,0 +1,245 @@
+//! A worker's life, from its start to its end, and what follows from its reports.
+//! In: admissions, targets of moves. Out: processes with their connections; the table as their reports have it.
+//! Each worker has the thread that starts it: the kernel ends the worker with that thread.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use floe_transport::Link;
+use floe_wire::Ended;
+use floe_worker::Granted;
+use floe_worker::cache_channel::cache_ends;
+use floe_worker::contract::{Arrival, Dial, MoveReport, Report};
+use floe_worker::descriptor_passing::Role;
+use floe_worker::move_notices::MoveOrder;
+use rustix::process::Signal;
+
+use super::passing::Member;
+use super::supervision::Worker;
+use super::worker_channel::WorkerChannel;
+use super::worker_process::{self, Posting, WorkerSettings};
+use crate::entrance::gate::Connection;
+use crate::entrance::limits::Source;
+use crate::error::DaemonError;
+use crate::modules::module_keeper::ModuleKeeper;
+use crate::server::Server;
+use crate::status;
+use crate::usage::accounting::Share;
+use crate::usage::door::close;
+use crate::usage::seat::Seat;
+use crate::usage::sessions::{Admission, Conditions, Row};
+
+/// A worker that is to run, with all that the daemon has of it.
+pub(crate) struct Post {
+    /// The session's number, for the log.
+    pub(crate) session: u64,
+    pub(crate) row: Row,
+    pub(crate) channel: Arc<WorkerChannel>,
+    pub(crate) worker_end: OwnedFd,
+    pub(crate) gpu: i32,
+    pub(crate) granularity: u64,
+    pub(crate) asks_for_memory: bool,
+    pub(crate) conditions: Arc<Conditions>,
+}
+
+/// A worker that runs. Dropping it tells others that it has ended: those that it shared something with, the table, and at
+/// last its move.
+struct Running {
+    session: u64,
+    conditions: Arc<Conditions>,
+    gpu: i32,
+    process: u32,
+    channel: Arc<WorkerChannel>,
+    /// `None`: it is being dropped.
+    places: Option<(Member, Row)>,
+    seat: Seat,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((member, row)) = self.places.take() {
+            drop(member);
+            drop(row);
+        }
+        self.seat.ended();
+    }
+}
+
+/// Gives a connection to a new session's worker and follows the worker to its end.
+pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, admission: Admission) {
+    let Admission { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions, .. } = admission;
+    let source = conditions.source;
+    let post = Post { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions };
+    let (worker, running) = match start(server, post, None) {
+        Ok(started) => started,
+        Err(error) => {
+            say(server, source, session, format_args!(": {error}"));
+            // A client that has left does not need it. The worker's path is not for clients.
+            let detail = "the server could not start a worker; its log says why";
+            let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail });
+            return close(link);
+        }
+    };
+    // From here on the worker waits for the client to read, not this process.
+    let given = link.limit_writes(None).map_err(std::io::Error::other);
+    if let Err(error) = given.and_then(|()| running.channel.give(Role::Session, link)) {
+        // Dropping the handle ends the worker.
+        drop(worker);
+        return say(server, source, session, format_args!(": cannot hand its connection to the worker: {error}"));
+    }
+    drop(connection);
+    follow(server, worker, running);
+}
+
+/// Starts the target of a move, says whether that succeeded, and follows the worker to its end.
+pub(crate) fn arrive(
+    server: &Server,
+    post: Post,
+    arrival: Arrival,
+    stream: OwnedFd,
+    started: impl FnOnce(Result<(), String>),
+) {
+    let (session, source) = (post.session, post.conditions.source);
+    let (worker, running) = match start(server, post, Some(arrival)) {
+        Ok(running) => running,
+        Err(error) => {
+            say(server, source, session, format_args!(": {error}"));
+            return started(Err("the server could not start a worker; its log says why".to_owned()));
+        }
+    };
+    // What is left unread waits, so this fails only for a worker that has ended.
+    running.channel.order(MoveOrder::Arrive(arrival.number), Some(stream));
+    started(Ok(()));
+    follow(server, worker, running);
+}
+
+fn say(server: &Server, source: Source, session: u64, words: std::fmt::Arguments<'_>) {
+    server.journal.of_session(source, &format!("floed: session {session}{words}\n"));
+}
+
+fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worker, Running), DaemonError> {
+    let Post { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions } = post;
+    let place = WorkerSettings {
+        worker: &server.worker,
+        library: &server.device_library,
+        shared_memory: server.shared_memory,
+        mirrored_memory: server.mirrored_memory,
+        transport_memory: server.transport_memory,
+        idle_limit: server.idle_limit,
+        host_memory: server.host_memory,
+        sandbox: server.sandbox,
+        fixed_addresses: server.fixed_addresses,
+    };
+    let posting = Posting { session, gpu, granularity, asks_for_memory, conditions: &conditions, arrives };
+    let seat = row.seat().clone();
+    let worker = match worker_process::start(&place, &posting, worker_end) {
+        Ok(worker) => worker,
+        Err(error) => {
+            drop(row);
+            seat.ended();
+            return Err(error);
+        }
+    };
+    server.sessions().started(seat.number(), worker.id(), Some(worker.ender()));
+    if let Some(words) = &server.unprotected {
+        say(server, conditions.source, session, format_args!(": {words}"));
+    }
+    if let Err(error) = give_modules(server, session, &channel) {
+        say(server, conditions.source, session, format_args!(": its modules are not cached: {error}"));
+    }
+    let member = server.peers.begin(seat.clone(), gpu, Arc::clone(&channel));
+    let process = worker.id();
+    let running = Running { session, conditions, gpu, process, channel, places: Some((member, row)), seat };
+    Ok((worker, running))
+}
+
+/// Gives the worker access to the cache of modules, if there is one.
+fn give_modules(server: &Server, session: u64, channel: &WorkerChannel) -> std::io::Result<()> {
+    let Some(cache) = &server.module_cache else { return Ok(()) };
+    let (ours, theirs) = cache_ends()?;
+    ModuleKeeper::new(session, Arc::clone(cache)).start(ours)?;
+    channel.give_modules(&theirs)
+}
+
+fn follow(server: &Server, worker: Worker, running: Running) {
+    let Running { session, conditions, places, seat, .. } = &running;
+    let (session, source) = (*session, conditions.source);
+    let ear = places.as_ref().map(|(member, _)| member as &dyn super::supervision::Ear);
+    let grace = Duration::from_millis(conditions.grace_ms);
+    let log = |entry: &str| server.journal.of_session(source, entry);
+    let why = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
+    if let Some(why) = why {
+        let whose = if seat.number() == session { "" } else { ": the worker of its move" };
+        say(server, source, session, format_args!("{whose} ended: {why}"));
+    }
+}
+
+/// What follows from a report. The worker's number may change at any time: each report counts for the one it has then.
+fn heed(server: &Server, running: &Running, report: Report) {
+    let (number, source) = (running.seat.number(), running.conditions.source);
+    let Some((member, _)) = &running.places else { return };
+    match report {
+        Report::Used(bytes) => server.sessions().uses(number, bytes),
+        Report::Wants(bytes) => share(server, number, bytes),
+        Report::Keeps(bytes) => server.sessions().accounting().keep(number, bytes),
+        Report::Broken(broken) => breaks(server, number, source, broken),
+        Report::Ready => measure(server, number, running),
+        Report::Import(import) => member.import(import),
+        Report::Dial(dial) => self::dial(server, number, running, dial),
+        Report::Returned(returned) => member.returned(&returned),
+        Report::Move(report) => moves(server, running, report),
+        Report::Ended(_) => running.seat.ends(),
+    }
+}
+
+/// A worker says something of a move.
+fn moves(server: &Server, running: &Running, report: MoveReport) {
+    if let Err(why) = running.seat.says(report) {
+        say(server, running.conditions.source, running.session, format_args!(": killing its worker: {why}"));
+        if let Some(worker) = server.sessions().ender(running.seat.number()) {
+            worker.signal(Signal::KILL);
+        }
+    }
+}
+
+/// A session begins or stops waiting for its client. Of one peer's waiting sessions, those above the limit end.
+fn breaks(server: &Server, session: u64, source: Source, broken: bool) {
+    let mut sessions = server.sessions();
+    sessions.breaks(session, broken.then(Instant::now));
+    for (late, _) in sessions.too_many_waiting(session, &server.session_limits) {
+        server.journal.of_session(
+            source,
+            &format!("floed: session {late} ends: too many of its peer's sessions wait for their client\n"),
+        );
+        if let Some(worker) = sessions.ender(late) {
+            worker.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Answers a worker that asks for device memory.
+fn share(server: &Server, number: u64, bytes: u64) {
+    let mut sessions = server.sessions();
+    let Share { total, left } = sessions.accounting().want(number, bytes);
+    let channel = sessions.channel(number);
+    drop(sessions);
+    // A worker that has ended, or does not read, needs no answer.
+    let _ = channel.map(|channel| channel.grant(Granted { total, left }));
+}
+
+/// Makes a connection to another server for a worker, if the operator has named it.
+fn dial(server: &Server, number: u64, running: &Running, dial: Dial) {
+    server.sessions().accounting().links(number);
+    if let Err(words) = server.dialer.dial(number, dial, &running.channel) {
+        say(server, running.conditions.source, running.session, format_args!(": {words}"));
+    }
+}
+
+/// A worker has made its context and nothing else, so its bytes on the GPU are those of a context.
+fn measure(server: &Server, number: u64, running: &Running) {
+    let gpu = u32::try_from(running.gpu).unwrap_or(u32::MAX);
+    if let Some(bytes) = server.processes(gpu).and_then(|mut all| all.remove(&running.process)) {
+        server.sessions().accounting().measured(number, bytes);
+    }
+}
