@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod gpus;
 mod install;
+mod migrate;
 mod private;
 mod program;
 mod protection;
@@ -56,6 +57,8 @@ enum Command {
     Gpus(gpus::Arguments),
     /// Show the sessions on servers.
     Ps(ps::Arguments),
+    /// Move a running session to another GPU of its server, or to a new worker on its own.
+    Migrate(migrate::Arguments),
     /// Check client, server, device, versions, permissions; say what to do about each finding.
     Doctor(doctor::Arguments),
     /// Run a small CUDA program through client, daemon and worker and check its result.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -76,6 +76,27 @@ pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
     Ok(if servers.is_empty() { vec![THIS_MACHINE.to_owned()] } else { servers })
 }
 
+/// The one server of a command that changes something there: the named one, else that of the settings, else this machine's
+/// daemon by its Unix socket, where that is.
+pub(crate) fn one(on: Option<&str>) -> Result<String> {
+    if let Some(server) = on {
+        return Ok(server.to_owned());
+    }
+    match &*named_by_user(&[])? {
+        [] => Ok(socket_of_this_machine().unwrap_or_else(|| THIS_MACHINE.to_owned())),
+        [server] => Ok(server.clone()),
+        several => anyhow::bail!("which server\n  name it with --on: {}", several.join(", ")),
+    }
+}
+
+/// The daemon's socket where it makes one by itself: for this user, or for all.
+fn socket_of_this_machine() -> Option<String> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
+    let folders = runtime.into_iter().chain(["/run".into()]);
+    let socket = folders.map(|folder| folder.join("floe/floed.sock")).find(|socket| socket.exists())?;
+    Some(format!("unix://{}", socket.display()))
+}
+
 /// The servers that flags or settings name.
 pub(crate) fn named_by_user(on: &[String]) -> Result<Vec<String>> {
     if !on.is_empty() {

@@ -18,7 +18,7 @@ mod vgpu;
 
 pub use client::Client;
 pub use log::Level;
-pub use vgpu::connection::{ConnectError, Inquiry};
+pub use vgpu::connection::{Canceller, ConnectError, Inquiry, Migration, MigrationNews};
 pub use vgpu::statistics::{Class, Snapshot as StatisticsSnapshot};
 
 /// A client is the whole driver API.

@@ -390,6 +390,8 @@ impl Coordinator {
     /// The session stays where it is.
     fn give_up(&mut self, now: Instant, why: Why, out: &mut Vec<Output>) {
         self.end_pause(now);
+        // What follows is no phase's time.
+        self.record.add(self.phase, now.saturating_duration_since(self.since));
         if self.source == Worker::Runs {
             out.push(Output::GoOn);
         }
@@ -445,7 +447,9 @@ impl Coordinator {
     }
 
     fn end(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.record.add(self.phase, now.saturating_duration_since(self.since));
+        if matches!(self.state, State::Releasing) {
+            self.record.add(self.phase, now.saturating_duration_since(self.since));
+        }
         self.record.progress = self.progress();
         self.record.phase = Some(self.phase);
         let record = std::mem::take(&mut self.record);

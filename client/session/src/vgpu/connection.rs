@@ -7,6 +7,7 @@ mod error;
 mod handshake;
 mod host_functions;
 mod incoming;
+mod inquiry;
 mod keeper;
 mod marks;
 mod offer;
@@ -25,9 +26,9 @@ use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use dial::Joining;
 pub use error::ConnectError;
-pub use handshake::Inquiry;
 pub(crate) use handshake::{Attached, Greeting, attach};
 pub(crate) use host_functions::HostWork;
+pub use inquiry::{Canceller, Inquiry, Migration, MigrationNews};
 pub(crate) use pending::{Answer, BoxTarget, Target};
 pub(crate) use waiter::Ticket;
 

@@ -345,3 +345,13 @@ fn the_record_adds_the_phases_up() {
     assert_eq!(milliseconds, expected);
     assert_eq!((record.pause.as_millis(), record.total().as_millis()), (30, 55));
 }
+
+#[test]
+fn the_wait_for_workers_to_end_is_no_phases_time() {
+    let mut world = after(4, terms());
+    world.now += Duration::from_millis(5);
+    world.happens(Input::Cancelled);
+    world.now += Duration::from_secs(1);
+    world.settle();
+    assert_eq!(world.result.as_ref().map(|outcome| outcome.record().total().as_millis()), Some(5));
+}

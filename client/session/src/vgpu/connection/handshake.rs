@@ -71,7 +71,7 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
 }
 
 /// Does something on a connection of its own, and again on another where that is cut.
-fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+pub(super) fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>) -> Result<T, ConnectError> {
     for pause in PAUSES_MS.map(Duration::from_millis) {
         match attempt() {
             Err(error) if error.is_cut() => log!(Info, "{error}; it is tried again"),
@@ -293,47 +293,9 @@ fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Channels>, Link) {
     (Some(channels), link)
 }
 
-/// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps`, `floe doctor` and the management
-/// library need.
-#[derive(Debug)]
-pub struct Inquiry {
-    link: Link,
-    server: String,
-    limit: Duration,
-}
-
-impl Inquiry {
-    /// Connects, greets, and proves the token where the server asks for it.
-    ///
-    /// # Errors
-    /// [`ConnectError`] saying what to do.
-    pub fn open(server: &str, credentials: &Credentials) -> Result<Self, ConnectError> {
-        Self::open_within(server, credentials, CONNECT)
-    }
-
-    /// The same with a limit for each step, questions among them.
-    ///
-    /// # Errors
-    /// [`ConnectError`] saying what to do.
-    pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
-        let address: Address = server.parse()?;
-        let dialogue = unless_cut(|| Dialogue::open(server, &address, credentials, limit))?;
-        Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
-    }
-
-    /// Asks one question; the answer is the body of the reply, for the message's `decode_reply`.
-    ///
-    /// # Errors
-    /// [`ConnectError`] when the server refuses or leaves.
-    pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
-        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit, trip: Duration::ZERO };
-        dialogue.ask(message, M::NAME, self.limit)
-    }
-}
-
 /// A server's sentence, and its second line of advice behind two spaces. So the advice cannot pass for words of another
 /// program.
-fn with_advice(words: &str) -> String {
+pub(super) fn with_advice(words: &str) -> String {
     match words.trim_end().split_once('\n') {
         Some((sentence, advice)) => format!("{}\n  {}", printable(sentence), printable(advice.trim_start())),
         None => printable(words.trim_end()),

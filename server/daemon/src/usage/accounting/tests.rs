@@ -99,8 +99,69 @@ fn a_session_with_links_may_have_a_further_context() {
     assert_eq!(accounting.seen(1, may + 1), Some(Excess { has: may + 1, may }));
 }
 
+#[test]
+fn a_session_that_moves_is_counted_where_it_goes_before_it_is_there() {
+    for is_shared_out in [false, true] {
+        let mut accounting = one_gpu(is_shared_out);
+        accounting.offer(1, 10 * GIB, is_shared_out);
+        accounting.begin(1, 0, 8 * GIB);
+        accounting.want(1, 6 * GIB);
+        accounting.uses(1, 6 * GIB);
+        accounting.begin(2, 1, 0);
+        accounting.want(2, 5 * GIB);
+        accounting.uses(2, 5 * GIB);
+        assert_eq!(accounting.arrive((3, 1), 1, 8 * GIB, 6 * GIB), Err(NoRoom { free: 5 * GIB }));
+        accounting.want(2, 4 * GIB);
+        accounting.keep(2, 4 * GIB);
+        assert_eq!(accounting.arrive((3, 1), 1, 8 * GIB, 6 * GIB), Ok(()));
+        assert_eq!((accounting.free(0), accounting.free(1)), (4 * GIB, 0), "on both, until one has ended");
+        accounting.swap(1, 3);
+        assert_eq!((accounting.free(0), accounting.free(1)), (4 * GIB, 0));
+        accounting.uses(1, 6 * GIB);
+        accounting.end(3);
+        assert_eq!((accounting.free(0), accounting.free(1)), (10 * GIB, 0));
+        accounting.end(1);
+        assert_eq!(accounting.free(1), 6 * GIB);
+    }
+}
+
+#[test]
+fn a_session_that_moves_to_its_own_gpu_is_counted_once() {
+    for is_shared_out in [false, true] {
+        let mut accounting = one_gpu(is_shared_out);
+        accounting.begin(1, 0, 0);
+        accounting.want(1, 9 * GIB);
+        accounting.uses(1, 9 * GIB);
+        assert_eq!(accounting.arrive((2, 1), 0, 0, 9 * GIB), Ok(()));
+        if is_shared_out {
+            assert_eq!(accounting.want(2, 9 * GIB).total, 9 * GIB, "it takes over what the other has");
+        }
+        accounting.uses(2, 9 * GIB);
+        assert_eq!(accounting.free(0), GIB);
+        accounting.swap(1, 2);
+        assert_eq!(accounting.free(0), GIB);
+        accounting.end(2);
+        assert_eq!(accounting.free(0), GIB);
+        accounting.end(1);
+        assert_eq!(accounting.free(0), 10 * GIB);
+    }
+}
+
+#[test]
+fn a_move_that_is_given_up_frees_what_was_kept() {
+    let mut accounting = one_gpu(true);
+    accounting.offer(1, 10 * GIB, true);
+    accounting.begin(1, 0, 0);
+    assert_eq!(accounting.arrive((2, 1), 1, 0, 7 * GIB), Ok(()));
+    assert_eq!(accounting.arrive((3, 1), 1, GIB, 2 * GIB), Err(NoRoom { free: 3 * GIB }), "more than its quota");
+    accounting.end(2);
+    assert_eq!(accounting.free(1), 10 * GIB);
+}
+
 #[derive(Debug, Clone)]
 enum Event {
+    Arrive(u64, u64, u32, u64),
+    Swap(u64, u64),
     Begin(u64, u32, u64),
     End(u64),
     Uses(u64, u64),
@@ -114,6 +175,9 @@ fn event() -> impl Strategy<Value = Event> {
     let (session, gpu) = (0..6_u64, 0..3_u32);
     let bytes = prop_oneof![0..20 * GIB, Just(u64::MAX), Just(0)];
     prop_oneof![
+        (session.clone(), session.clone(), gpu.clone(), bytes.clone())
+            .prop_map(|(id, of, gpu, bytes)| Event::Arrive(id, of, gpu, bytes)),
+        (session.clone(), session.clone()).prop_map(|(id, other)| Event::Swap(id, other)),
         (session.clone(), gpu.clone(), bytes.clone()).prop_map(|(id, gpu, quota)| Event::Begin(id, gpu, quota)),
         session.clone().prop_map(Event::End),
         (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Uses(id, bytes)),
@@ -126,6 +190,21 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn apply(accounting: &mut Accounting, event: &Event) {
     match *event {
+        // As the table has it: a new number for a session that is there, of which no other move is on.
+        Event::Arrive(number, session, gpu, bytes) => {
+            let accounts = &accounting.accounts;
+            let has_one =
+                accounts.values().any(|account| account.twin == Some(session) || account.twin == Some(number));
+            if accounts.contains_key(&session) && !accounts.contains_key(&number) && !has_one {
+                let _ = accounting.arrive((number, session), gpu, 0, bytes);
+            }
+        }
+        Event::Swap(session, other) => {
+            let is_move = accounting.accounts.get(&other).is_some_and(|account| account.twin == Some(session));
+            if is_move {
+                accounting.swap(session, other);
+            }
+        }
         Event::Begin(session, gpu, quota) => accounting.begin(session, gpu, quota),
         Event::End(session) => accounting.end(session),
         Event::Uses(session, bytes) => {
@@ -159,7 +238,7 @@ proptest! {
         for event in &events {
             apply(&mut accounting, event);
             for gpu in 0..3 {
-                let granted = accounting.of_gpu(gpu).map(|(_, account)| account.granted).sum::<u64>();
+                let granted = accounting.of_gpu(gpu).map(|(_, account)| accounting.beyond_twin(account, account.granted)).sum::<u64>();
                 let capacity = if gpu < 2 { 10 * GIB } else { 0 };
                 prop_assert!(granted <= capacity);
                 prop_assert!(accounting.free(gpu) <= capacity - granted);

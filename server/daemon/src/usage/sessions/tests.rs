@@ -127,3 +127,92 @@ fn a_row_says_how_long_a_client_has_been_missing() {
     sessions.breaks(number, None);
     assert_eq!(sessions.rows(start + Duration::from_secs(13), None)[0].transport, "unix");
 }
+
+/// A process in a worker's place, which leaves by itself after a minute.
+fn process() -> crate::workers::supervision::Worker {
+    use std::process::{Command, Stdio};
+    let child =
+        Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    crate::workers::supervision::Worker::of(child.expect("sleep runs")).expect("it is watched")
+}
+
+/// A session on GPU 0, and the target of its move on GPU 1, both with processes.
+fn moving() -> (Sessions, [Seat; 2], [crate::workers::supervision::Worker; 2]) {
+    let mut sessions = Sessions::default();
+    (0..2).for_each(|gpu| sessions.accounting().offer(gpu, 100, false));
+    let old = sessions.add(session_request(), 0, with(50), ends(), Instant::now());
+    sessions.uses(old.number(), 10);
+    let number = sessions.number_move();
+    let new = sessions.arrive((number, old.number()), 1, 10, ends().1).expect("room");
+    let processes = [process(), process()];
+    for (seat, process) in [&old, &new].into_iter().zip(&processes) {
+        sessions.started(seat.number(), process.id(), Some(process.ender()));
+    }
+    (sessions, [old, new], processes)
+}
+
+#[test]
+fn a_target_is_no_session_and_is_counted_as_a_worker() {
+    let (mut sessions, [old, new], [first, second]) = moving();
+    assert_eq!((sessions.count(), sessions.count_workers(), sessions.on_gpu(1)), (1, 2, 0));
+    assert_eq!((sessions.workers_on_gpu(0), sessions.workers_on_gpu(1)), (vec![first.id()], vec![second.id()]));
+    assert_eq!(sessions.tenants(1, "host", None), []);
+    sessions.moves(old.number(), Some((1, Phase::Precopy)));
+    assert_eq!(sessions.rows(Instant::now(), None)[0].transport, "unix, moves to 1: precopy");
+    assert!(sessions.remove(new.number()).is_some());
+    assert_eq!((sessions.count_workers(), sessions.free_on_gpu(1)), (1, 100));
+}
+
+#[test]
+fn a_commit_changes_the_workers_and_leaves_the_session_its_number_and_key() {
+    let (mut sessions, [old, new], [first, second]) = moving();
+    let session = old.number();
+    let key = sessions.door(session).expect("there").key();
+    let channels = [session, new.number()].map(|number| sessions.channel(number).expect("there"));
+    assert!(sessions.commit(session, new.number()));
+    assert_eq!((new.number(), sessions.process(session)), (session, second.id()));
+    assert!(Arc::ptr_eq(&sessions.channel(session).expect("there"), &channels[1]));
+    assert!(Arc::ptr_eq(&sessions.channel(old.number()).expect("there"), &channels[0]));
+    assert_eq!(sessions.door(session).expect("there").key(), key);
+    let row = &sessions.rows(Instant::now(), None)[0];
+    assert_eq!((row.session, row.gpu, row.worker, row.used, row.memory), (session, 1, second.id(), 10, 50));
+    assert_eq!(sessions.tenants(1, "host", None).len(), 1, "as NVML shows it");
+    // The end of the first worker is no end of the session.
+    drop(first);
+    assert!(sessions.remove(old.number()).is_some());
+    assert_eq!((sessions.count(), sessions.count_workers(), sessions.free_on_gpu(0)), (1, 1, 100));
+}
+
+#[test]
+fn there_is_no_commit_where_a_worker_has_ended() {
+    for which in 0..2 {
+        let (mut sessions, [old, new], mut processes) = moving();
+        // A process that has ended and was not waited for is one that has ended.
+        processes[which].ender().signal(rustix::process::Signal::KILL);
+        while !processes[which].ender().has_ended() {
+            std::thread::yield_now();
+        }
+        assert!(!sessions.commit(old.number(), new.number()));
+        assert_eq!(sessions.process(old.number()), processes[0].id());
+        processes.reverse();
+    }
+}
+
+#[test]
+fn a_session_is_moved_by_its_own_peer_or_its_key_and_by_the_servers_user() {
+    use super::moving::{Asker, Found};
+    let mut sessions = Sessions::default();
+    let number = add(&mut sessions, session_request(), 0, 0, Instant::now());
+    let key = sessions.door(number).expect("there").key();
+    let may = |source, has_proved, key: &[u8]| {
+        matches!(sessions.movable(number, &Asker { source, has_proved, key }), Found::Its(_))
+    };
+    assert!(may(None, true, &[]) && may(Some(Source::User(1)), true, &[]));
+    assert!(!may(Some(Source::User(2)), true, &[]) && !may(Some(Source::Forwarded(1)), true, &[]));
+    assert!(!may(Some(Source::User(1)), false, &[]), "an address proves nothing");
+    assert!(may(Some(Source::User(2)), false, &key) && !may(Some(Source::User(2)), true, &[0; 16]));
+    assert!(matches!(
+        sessions.movable(number + 1, &Asker { source: None, has_proved: true, key: &key }),
+        Found::Nothing
+    ));
+}

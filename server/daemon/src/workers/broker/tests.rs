@@ -167,3 +167,41 @@ fn a_session_imports_from_itself() {
     assert_eq!(broker.answer(now, OWNER, granted(OWNER, 1), Came::Memory), [passed(OWNER, 1)]);
     assert_eq!(broker.end(OWNER), []);
 }
+
+#[test]
+fn a_target_takes_the_sessions_number_and_nobody_is_told_that_anything_is_over() {
+    let (mut broker, now) = (Broker::default(), Instant::now());
+    broker.begin(OWNER, 0);
+    broker.begin(OTHER, 1);
+    // The target of the session's move imports what the session has.
+    for request in 1..=3 {
+        broker.ask(now, OTHER, import(request, OWNER));
+        let deeds = broker.answer(now, OWNER, granted(OTHER, request), Came::Memory);
+        assert!(matches!(&*deeds, [Deed::Pass(OTHER, _)]), "{deeds:?}");
+    }
+    assert!(!broker.has_partners(OWNER, OTHER) && broker.has_partners(OWNER, THIRD));
+    broker.succeed(OWNER, OTHER);
+    assert_eq!(broker.end(OTHER), [], "the worker that had it");
+    let last = import(3, THIRD);
+    assert!(matches!(&*broker.ask(now, OWNER, last), [Deed::Kill(OWNER, _)]), "its numbers go on");
+    let gone = Returned { session: OWNER, kind: Kind::Block, object: 9 };
+    assert_eq!(broker.returned(OWNER, &[gone]), [], "what it had of itself");
+    // It is a session as any other, on its new GPU.
+    broker.begin(THIRD, 0);
+    broker.ask(now, THIRD, import(1, OWNER));
+    let deeds = broker.answer(now, OWNER, granted(THIRD, 1), Came::Memory);
+    assert!(matches!(&*deeds, [Deed::Pass(THIRD, PeerNotice::Imported { gpu: 1, .. })]), "{deeds:?}");
+}
+
+#[test]
+fn whoever_asks_a_session_for_something_or_is_asked_by_it_is_its_partner() {
+    let (mut broker, now) = (Broker::default(), Instant::now());
+    for session in [OWNER, OTHER, THIRD] {
+        broker.begin(session, 0);
+    }
+    assert!(!broker.has_partners(OWNER, OWNER) && !broker.has_partners(OTHER, OTHER));
+    broker.ask(now, OTHER, import(1, OWNER));
+    assert!(broker.has_partners(OWNER, OWNER) && broker.has_partners(OTHER, OTHER), "it is asked");
+    broker.answer(now, OWNER, refused(OTHER, 1), Came::Nothing);
+    assert!(!broker.has_partners(OWNER, OWNER) && !broker.has_partners(OTHER, OTHER));
+}

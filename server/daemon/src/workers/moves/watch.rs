@@ -35,7 +35,7 @@ pub(crate) struct Ending {
 #[derive(Debug)]
 pub(crate) enum News {
     Progress(Phase, Progress),
-    Over(Ending),
+    Over(Box<Ending>),
 }
 
 impl Watch {
@@ -61,7 +61,7 @@ impl Watch {
                 return News::Progress(phase, progress);
             }
             if let Some(ending) = state.ending.clone() {
-                return News::Over(ending);
+                return News::Over(Box::new(ending));
             }
             state = self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }

@@ -1,0 +1,197 @@
+//! `floe migrate`: moves a running session to another worker of its server.
+//! In: a session's number, where it is to go. Out: progress on stderr, the result on stdout. Ctrl-C gives the move up, as long
+//! as the session has not been moved.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use floe_migrate::Phase;
+use floe_session::{Canceller, Inquiry, MigrationNews};
+use floe_wire::{Call as _, Migrate, MigrateReply, Migrating};
+use serde::Serialize;
+
+use crate::servers;
+
+/// The exit code after a second Ctrl-C: that of a shell for it.
+const CANCELLED: i32 = 130;
+
+/// Flags of `floe migrate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The session, by its number in `floe ps`
+    session: u64,
+    /// The GPU to go to, by its index on the server; the session's own: a new worker there [default: the other one with the most free memory]
+    #[arg(long, value_name = "GPU")]
+    to: Option<u32>,
+    /// Copy all memory while the program stands, none before
+    #[arg(long)]
+    stop_and_copy: bool,
+    /// The longest time to stop the program and let its work end, before it goes on and is stopped again later
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+    patience: Duration,
+    /// The session's server: HOST [default: that of the settings, else this machine's daemon]
+    #[arg(long, value_name = "HOST")]
+    on: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A move that was made.
+#[derive(Debug, Serialize)]
+struct Moved {
+    server: String,
+    session: u64,
+    gpu: u32,
+    /// The worker's process id on the server; 0: it is not shown.
+    worker: u32,
+    /// How long the program stood, by the server's clock.
+    pause_ms: f64,
+    longest_pause_ms: f64,
+    retries: u32,
+    bytes: u64,
+    rounds: u32,
+    phases: Vec<PhaseTime>,
+}
+
+#[derive(Debug, Serialize)]
+struct PhaseTime {
+    phase: String,
+    ms: f64,
+}
+
+/// Asks for the move and shows it until it is over.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let server = servers::one(arguments.on.as_deref())?;
+    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
+    let message = Migrate {
+        session: arguments.session,
+        key: &[],
+        gpu: arguments.to.unwrap_or(u32::MAX),
+        stop_and_copy: arguments.stop_and_copy,
+        patience_ms: u32::try_from(arguments.patience.as_millis()).unwrap_or(u32::MAX),
+    };
+    let mut migration = inquiry.migrate(&message)?;
+    cancel_by_signal(migration.canceller())?;
+    let mut shown = Shown::new(!arguments.json);
+    let body = loop {
+        match migration.next()? {
+            MigrationNews::Goes(news) => shown.goes(&news),
+            MigrationNews::Done(body) => break body,
+        }
+    };
+    shown.ends();
+    let reply = Migrate::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    print(&moved(server, arguments.session, &reply), arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first Ctrl-C gives the move up; the second ends this process, which gives it up too.
+fn cancel_by_signal(canceller: Canceller) -> Result<()> {
+    let (mut read, write) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, write)?;
+    let wait = move || {
+        let mut byte = [0];
+        if read.read_exact(&mut byte).is_ok() {
+            eprintln!("floe: giving the move up");
+            canceller.cancel();
+        }
+        if read.read_exact(&mut byte).is_ok() {
+            std::process::exit(CANCELLED);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+/// Progress as it is shown: a line that changes on a terminal, else a line for each phase.
+struct Shown {
+    is_wanted: bool,
+    is_terminal: bool,
+    last: Option<u32>,
+}
+
+impl Shown {
+    fn new(is_wanted: bool) -> Self {
+        Self { is_wanted, is_terminal: std::io::stderr().is_terminal(), last: None }
+    }
+
+    fn goes(&mut self, news: &Migrating) {
+        if !self.is_wanted || (!self.is_terminal && self.last == Some(news.phase)) {
+            return;
+        }
+        self.last = Some(news.phase);
+        let mut line = name(news.phase);
+        if news.of > 0 {
+            line += &format!(": {} of {}", servers::size(news.bytes), servers::size(news.of));
+        }
+        if news.rounds > 0 {
+            line += &format!(", rounds: {}", news.rounds);
+        }
+        let mut stderr = std::io::stderr();
+        let _ = if self.is_terminal { write!(stderr, "\r\x1b[K{line}") } else { writeln!(stderr, "{line}") };
+    }
+
+    fn ends(&self) {
+        if self.is_wanted && self.is_terminal && self.last.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn name(phase: u32) -> String {
+    Phase::numbered(phase).map_or_else(|| format!("phase {phase}"), |phase| phase.to_string())
+}
+
+fn milliseconds(microseconds: u64) -> f64 {
+    Duration::from_micros(microseconds).as_secs_f64() * 1e3
+}
+
+fn moved(server: String, session: u64, reply: &MigrateReply) -> Moved {
+    Moved {
+        server,
+        session,
+        gpu: reply.gpu,
+        worker: reply.worker,
+        pause_ms: milliseconds(reply.pause_us),
+        longest_pause_ms: milliseconds(reply.longest_pause_us),
+        retries: reply.retries,
+        bytes: reply.bytes,
+        rounds: reply.rounds,
+        phases: reply
+            .phases
+            .iter()
+            .map(|time| PhaseTime { phase: name(time.phase), ms: milliseconds(time.microseconds) })
+            .collect(),
+    }
+}
+
+fn print(moved: &Moved, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(moved)?);
+        return Ok(());
+    }
+    let phases: Vec<_> = moved.phases.iter().map(|time| format!("{} {:.1} ms", time.phase, time.ms)).collect();
+    println!("session {} is on GPU {}; the program stood for {:.1} ms", moved.session, moved.gpu, moved.pause_ms);
+    println!("  copied: {} in {} rounds; retries: {}", servers::size(moved.bytes), moved.rounds, moved.retries);
+    println!("  {}", phases.join(", "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_told_by_names_and_milliseconds() {
+        let phases = vec![floe_wire::PhaseTime { phase: 4, microseconds: 1500 }];
+        let reply = MigrateReply { gpu: 1, pause_us: 2500, phases, ..MigrateReply::default() };
+        let moved = moved("s".into(), 7, &reply);
+        assert_eq!((moved.gpu, moved.pause_ms), (1, 2.5));
+        assert_eq!((moved.phases[0].phase.as_str(), moved.phases[0].ms), ("park", 1.5));
+        assert_eq!(name(99), "phase 99");
+    }
+}
