@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     cancel_by_signal(migration.canceller())?;
     let mut shown = Shown::new(!arguments.json);
     let body = loop {
-        match migration.next()? {
+        match migration.news()? {
             MigrationNews::Goes(news) => shown.goes(&news),
             MigrationNews::Done(body) => break body,
         }

@@ -165,6 +165,7 @@ impl Client {
                 Got::MirrorChanged(message.at.0, message.runs.iter().map(run).collect())
             }
             Push::Ended(message) => Got::Ended(message.status, message.detail.into()),
+            Push::Migrating(news) => panic!("no move was asked for: {news:?}"),
             other => Got::Other(other.name()),
         })
     }

@@ -26,10 +26,13 @@ fn migrate(session: u64, gpu: u32) -> Migrate<'static> {
     Migrate { session, key: &[], gpu, stop_and_copy: false, patience_ms: 30_000 }
 }
 
+/// The phases that were told, and the answer: what was moved, or status and words.
+type Heard = (Vec<u32>, Result<Moved, (u32, String)>);
+
 /// One who has asked for a move: the phases it has heard of, and the answer.
 struct Asker {
     sender: Sender,
-    hears: JoinHandle<(Vec<u32>, Result<Moved, (u32, String)>)>,
+    hears: JoinHandle<Heard>,
 }
 
 #[derive(Debug)]
@@ -68,11 +71,11 @@ impl Asker {
         Self { sender, hears }
     }
 
-    fn hears(self) -> (Vec<u32>, Result<Moved, (u32, String)>) {
+    fn hears(self) -> Heard {
         self.hears.join().expect("it hears the end")
     }
 
-    fn is_refused(self) -> String {
+    fn refusal(self) -> String {
         self.hears().1.expect_err("refused").1
     }
 }
@@ -250,7 +253,7 @@ fn a_source_that_dies_at_whatever_phase_takes_the_session_and_the_target_along()
         shows(&stage, session.number, phase);
         session.worker.exits(1);
         going.target.ends();
-        assert!(going.asker.is_refused().contains("the session ended meanwhile"));
+        assert!(going.asker.refusal().contains("the session ended meanwhile"));
         assert!(stage.sessions().is_empty());
     }
 }
@@ -271,7 +274,7 @@ fn a_frozen_source_goes_on_where_the_target_is_never_ready() {
         }
         going.target.ends();
         goes_on(&stage, &mut session, going.number);
-        going.asker.is_refused();
+        going.asker.refusal();
     }
 }
 
@@ -284,7 +287,7 @@ fn a_client_that_leaves_meanwhile_ends_both_workers() {
     session.worker.says(&Report::Ended("the client left".into()));
     going.target.ends();
     session.worker.exits(0);
-    assert!(going.asker.is_refused().contains("the session ended meanwhile"));
+    assert!(going.asker.refusal().contains("the session ended meanwhile"));
     assert!(stage.sessions().is_empty());
 }
 
@@ -321,11 +324,11 @@ fn connections_that_waited_go_back_to_the_source_when_a_move_is_given_up() {
     going.asker.sender.send(&CancelMigrate {}, |_| {}).expect("sent");
     assert_eq!(session.worker.hears_order(), (MoveOrder::GoOn(going.number), false));
     session.worker.hears_connection("joined");
-    going.asker.is_refused();
+    going.asker.refusal();
 }
 
 #[test]
-fn what_cannot_be_moved_is_refused_by_name_and_no_worker_hears_of_it() {
+fn what_cannot_be_moved_refusal_by_name_and_no_worker_hears_of_it() {
     let stage = Stage::set();
     let mut session = stage.attach();
     for (message, words) in [
@@ -352,7 +355,7 @@ fn a_session_that_says_it_holds_more_than_there_is_gets_no_target() {
     let (MoveOrder::Leave(Leave { number, .. }), _) = session.worker.hears_order() else { panic!("not to leave") };
     session.worker.moves(number, Said::Described(Described { bytes: 9 << 30, objects: 0 }));
     goes_on(&stage, &mut session, number);
-    assert!(asker.is_refused().contains("no room on GPU 1"));
+    assert!(asker.refusal().contains("no room on GPU 1"));
     assert!(stage.has_no_worker());
 }
 

@@ -107,7 +107,7 @@ impl Migration {
     ///
     /// # Errors
     /// [`ConnectError`] when the server refuses the move, has given it up, or leaves.
-    pub fn next(&mut self) -> Result<MigrationNews, ConnectError> {
+    pub fn news(&mut self) -> Result<MigrationNews, ConnectError> {
         let (server, doing) = (&self.server, Migrate::NAME);
         let linked = |source| ConnectError::Link { server: server.clone(), source };
         let frame = self.receiver.next_exactly(Some(Instant::now() + SILENCE)).map_err(linked)?;
