@@ -8,7 +8,6 @@ mod bulk;
 mod connect;
 mod error;
 mod frames;
-mod handover;
 mod link;
 mod listener;
 mod peer;
@@ -28,10 +27,6 @@ pub use frames::bulk_frame::Bulk;
 pub use frames::halt::Halt;
 pub use frames::receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use frames::sender::Sender;
-pub use handover::{
-    ArrivingLink, ChannelEnds, ChannelImage, ChannelsImage, EndsImage, ImageError, LinkImage, MOST_IMAGE_BYTES,
-    NotTaken, RingsImage, SetUp, TakenLink, go_on, hold, ring_parts, take_down,
-};
 pub use link::{Answering, Link, Parts, Sealer};
 pub use listener::Listener;
 pub use peer::Peer;
@@ -43,8 +38,9 @@ pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
 pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel};
 pub use resumption::{
-    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, DigestImage, Doubt, Heard, HistoryDigest, LinkState, MAIN_CHANNEL,
-    Wait,
+    ACKNOWLEDGEMENT_CHANNEL, Admission, ArrivingLink, ChannelEnds, ChannelImage, Channels, ChannelsImage, DigestImage,
+    Doubt, EndsImage, Heard, HistoryDigest, ImageError, LinkImage, LinkState, MAIN_CHANNEL, MOST_IMAGE_BYTES, NotTaken,
+    RingsImage, SetUp, TakenLink, Wait, go_on, hold, ring_parts, take_down,
 };
 pub use secret::{Protection, Secret, Side};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};

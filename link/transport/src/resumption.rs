@@ -14,6 +14,7 @@
 
 mod channel;
 mod channels;
+mod handover;
 mod heartbeat;
 mod history;
 mod inbound;
@@ -26,10 +27,11 @@ mod shared;
 mod stepped;
 mod waits;
 
-pub(crate) use channel::ChannelMemory;
 pub use channels::{ACKNOWLEDGEMENT_CHANNEL, Channels, Doubt, Heard, MAIN_CHANNEL};
+pub use handover::{
+    ArrivingLink, ChannelEnds, ChannelImage, ChannelsImage, EndsImage, ImageError, LinkImage, MOST_IMAGE_BYTES,
+    NotTaken, RingsImage, SetUp, TakenLink, go_on, hold, ring_parts, take_down,
+};
 pub use history::{DigestImage, HistoryDigest};
-pub(crate) use log::Unkept;
-pub(crate) use session::SessionImage;
 pub use session::{Admission, LinkState};
 pub use waits::Wait;

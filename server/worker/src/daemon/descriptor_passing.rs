@@ -64,6 +64,7 @@ impl From<Keys> for SealedKeys {
 
 /// A message that the daemon passes to a worker.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time is there, and is taken apart at once")]
 pub enum Passed {
     /// A connection with what it is for.
     Connection(Role, Link),

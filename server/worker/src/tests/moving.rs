@@ -51,7 +51,7 @@ struct Worker {
 
 /// What begins a worker.
 enum From {
-    Link(Link),
+    Link(Box<Link>),
     Other(Box<Continued>),
 }
 
@@ -81,7 +81,7 @@ impl Worker {
         };
         let served = Arc::clone(&device);
         let thread = std::thread::spawn(move || match from {
-            From::Link(link) => serve(served, link, plan, Output::none(), Log::nowhere()),
+            From::Link(link) => serve(served, *link, plan, Output::none(), Log::nowhere()),
             From::Other(other) => serve_from(served, *other, plan, Output::none(), Log::nowhere()),
         });
         let parking = parking(&device);
@@ -120,7 +120,7 @@ struct Moving {
 impl Moving {
     fn begin(grace: Duration) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let worker = Worker::start(From::Link(Link::new(theirs.into())), Some(grace));
+        let worker = Worker::start(From::Link(Box::new(Link::new(theirs.into()))), Some(grace));
         let (channels, link) = Channels::take_over(client_end(ours), HOUR);
         let device = Arc::clone(&worker.device);
         let giver = Arc::clone(&worker.giver);
@@ -338,7 +338,7 @@ fn a_session_over_rings_moves_and_its_client_does_nothing() {
     let [mut link, mut far] = [ours, theirs].map(|socket| Link::new(socket.into()));
     link.go_over(offered).unwrap();
     far.go_over(taken).unwrap();
-    let mut worker = Worker::start(From::Link(far), None);
+    let mut worker = Worker::start(From::Link(Box::new(far)), None);
     let (device, giver) = (Arc::clone(&worker.device), Arc::clone(&worker.giver));
     let mut client = Client { link, giver, device, used: Arc::default(), worker: None };
     for round in 0..20 {
@@ -366,7 +366,7 @@ fn a_session_over_rings_moves_and_its_client_does_nothing() {
 #[test]
 fn a_session_without_a_grace_period_over_a_socket_says_that_it_stays() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let worker = Worker::start(From::Link(Link::new(theirs.into())), None);
+    let worker = Worker::start(From::Link(Box::new(Link::new(theirs.into()))), None);
     assert!(worker.parking.ring_parts().is_err());
     let error = worker.parking.park_link(Instant::now() + PATIENCE).unwrap_err();
     assert!(error.to_string().contains("--grace"), "{error}");

@@ -10,7 +10,10 @@ use super::image::{ChannelImage, ChannelsImage, EndsImage, LinkImage, MOST_AHEAD
 use crate::frames::receiver::Receiver;
 use crate::frames::sender::Sender;
 use crate::pipes::pipe::{Movable, RingParts};
-use crate::resumption::{ChannelMemory, Channels, MAIN_CHANNEL, SessionImage, Unkept};
+use crate::resumption::channel::ChannelMemory;
+use crate::resumption::channels::{Channels, MAIN_CHANNEL};
+use crate::resumption::log::Unkept;
+use crate::resumption::session::SessionImage;
 
 /// The two directions of one channel, whose threads rest.
 #[derive(Clone, Copy, Debug)]

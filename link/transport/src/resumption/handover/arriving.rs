@@ -14,7 +14,9 @@ use crate::frames::sender::Sender;
 use crate::link::Link;
 use crate::pipes::pipe::{Pipe, Reach, RingParts};
 use crate::pipes::rings::{RingPipe, Rings};
-use crate::resumption::{ChannelMemory, Channels, MAIN_CHANNEL, SessionImage};
+use crate::resumption::channel::ChannelMemory;
+use crate::resumption::channels::{Channels, MAIN_CHANNEL};
+use crate::resumption::session::SessionImage;
 
 /// A link that arrives, and carries nothing yet.
 #[derive(Debug)]

@@ -88,7 +88,7 @@ impl ChannelsImage {
         if self.channels.len() > MOST_CHANNELS {
             return impossible("so many channels");
         }
-        if self.channels.first().is_none_or(|main| main.index != crate::resumption::MAIN_CHANNEL) {
+        if self.channels.first().is_none_or(|main| main.index != crate::resumption::channels::MAIN_CHANNEL) {
             return impossible("a session without its main channel");
         }
         for (at, channel) in self.channels.iter().enumerate() {
@@ -106,7 +106,7 @@ impl ChannelsImage {
 
 impl ChannelImage {
     fn check(&self) -> Result<(), ImageError> {
-        if self.index == crate::resumption::ACKNOWLEDGEMENT_CHANNEL {
+        if self.index == crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL {
             return Err(ImageError::Impossible("bytes of the acknowledgements' channel"));
         }
         if !self.inbound.is_possible() || !self.acknowledged.is_possible() {
@@ -153,7 +153,7 @@ impl<'a> Field<'a> for ChannelsImage {
 }
 
 impl<'a> Field<'a> for ChannelImage {
-    const LEAST: usize = 4 + 2 * crate::resumption::DigestImage::LEAST + 4 + EndsImage::LEAST;
+    const LEAST: usize = 4 + 2 * crate::resumption::history::DigestImage::LEAST + 4 + EndsImage::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.index.write(out);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use floe_wire::PAYLOAD_LIMIT;
 
-use crate::resumption::DigestImage;
+use crate::resumption::history::DigestImage;
 
 /// The most bytes of an encoded image: the data that were sent and not acknowledged are in it.
 pub const MOST_IMAGE_BYTES: usize = 1 << 30;
