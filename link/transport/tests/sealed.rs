@@ -108,6 +108,24 @@ fn frames_of_all_sizes_pass_both_ways_and_the_channel_is_one() {
 }
 
 #[test]
+fn what_a_pipe_has_read_ahead_is_known_since_no_wait_under_way_reports_it() {
+    let (client, mut server) = pair();
+    let (_sender, mut receiver) = client.split();
+    let waits = receiver.readiness();
+    assert!(!receiver.is_ahead());
+    for round in 0..3_u8 {
+        server.send(&message(&[round; 1000])).unwrap();
+    }
+    waits.wait();
+    for round in 0..3_u8 {
+        let frame = receiver.next().unwrap().unwrap();
+        assert_eq!(CopyToDevice::decode(frame.payload).unwrap().bytes, [round; 1000]);
+        // The records came together, and each is one frame.
+        assert_eq!((receiver.is_ahead(), receiver.has_whole_frame()), (round < 2, false), "{round}");
+    }
+}
+
+#[test]
 fn another_process_goes_on_with_keys_and_counts() {
     let (mut client, mut server) = pair();
     for round in 0..4 {

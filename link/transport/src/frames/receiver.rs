@@ -230,6 +230,13 @@ impl Receiver {
         bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
     }
 
+    /// Whether bytes have been taken from the system and not given: those of a whole frame here, or any in the pipe. No
+    /// wait that is under way reports them.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.has_whole_frame() || self.incoming.reading.pipe.is_ahead()
+    }
+
     /// A handle on which any thread can wait until the link is readable.
     #[must_use]
     pub fn readiness(&self) -> Readiness {

@@ -102,6 +102,12 @@ pub trait Pipe: fmt::Debug + Send + Sync {
     /// The system's own.
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure>;
 
+    /// Whether bytes have been taken from the system that no read has given yet. A wait that began before them does not
+    /// report them.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
     /// Acknowledges everything that was read: it is in its place, and the peer may be waiting.
     fn taken(&self) {}
 

@@ -93,6 +93,10 @@ impl<S: Siblings> Pipe for Channel<S> {
         }
     }
 
+    fn is_ahead(&self) -> bool {
+        lock(&self.current).as_ref().is_some_and(|under| under.pipe.is_ahead())
+    }
+
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
         let began = Instant::now();
         let current = lock(&self.current).clone();

@@ -226,10 +226,8 @@ impl Turn<'_> {
                 None => return Err(End::closed()),
             }
         }
-        // Frames that were read ahead would not wake any thread any more.
-        while self.receiver().has_whole_frame() {
-            self.take_next(shared)?;
-        }
+        // Bytes that were read ahead, here or by the pipe, would not wake any thread any more.
+        while self.receiver().is_ahead() && self.take_next(shared)? {}
         Ok(())
     }
 

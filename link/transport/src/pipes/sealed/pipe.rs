@@ -244,13 +244,17 @@ impl Pipe for Sealed {
     }
 
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        // Where another thread reads, it takes the bytes that arrive.
+        if self.is_ahead() { Ok(true) } else { self.under.wait(time) }
+    }
+
+    fn is_ahead(&self) -> bool {
         match self.reading.try_lock() {
-            Ok(reading) if reading.is_ready() => return Ok(true),
-            Err(TryLockError::Poisoned(poisoned)) if poisoned.get_ref().is_ready() => return Ok(true),
-            // Another thread reads, and takes the bytes that arrive.
-            _ => {}
+            Ok(reading) => reading.is_ready(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.get_ref().is_ready(),
+            // Another thread reads, and gives them.
+            Err(TryLockError::WouldBlock) => false,
         }
-        self.under.wait(time)
     }
 
     fn end(&self) {

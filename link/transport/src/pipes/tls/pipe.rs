@@ -254,11 +254,14 @@ impl Pipe for Tls {
     }
 
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        if self.is_ahead() { Ok(true) } else { self.under.wait(time) }
+    }
+
+    fn is_ahead(&self) -> bool {
         // No new packets: this only asks for opened bytes.
         let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
         // Bytes that were read ahead and gave nothing have all been consumed.
-        let is_there = !self.lock_reading().is_empty() || opened();
-        if is_there { Ok(true) } else { self.under.wait(time) }
+        !self.lock_reading().is_empty() || opened()
     }
 
     fn end(&self) {
