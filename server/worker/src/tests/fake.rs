@@ -292,6 +292,12 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
+    /// Further contexts and streams that have not ended.
+    pub(super) fn contexts_and_streams(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.contexts, state.streams.len())
+    }
+
     pub(super) fn memory(&self, at: u64, bytes: u64) -> Vec<u8> {
         self.state().at(at, bytes).unwrap().to_vec()
     }

@@ -94,9 +94,13 @@ fn linked_to_test() -> (Session, Link) {
 }
 
 fn joined(session: &Session, key: &[u8]) -> Result<Link, String> {
+    joined_by(session, TICKET, key)
+}
+
+fn joined_by(session: &Session, ticket: TicketId, key: &[u8]) -> Result<Link, String> {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let secret = Key::of(key).unwrap().secret(2, TICKET.0);
-    let purpose = Purpose { session: 2, ticket: TICKET.0, secret, lane: 0, lanes: 1, sealed: false };
+    let secret = Key::of(key).unwrap().secret(2, ticket.0);
+    let purpose = Purpose { session: 2, ticket: ticket.0, secret, lane: 0, lanes: 1, sealed: false };
     let opening = std::thread::spawn(move || {
         connect(ours.into(), &purpose, Instant::now() + PATIENCE).map_err(|error| error.to_string())
     });
@@ -338,4 +342,92 @@ fn a_client_that_names_what_cannot_be_ends_its_session() {
     let mut twice = session(1);
     export(&mut twice, 1, 0);
     assert!(twice.client.break_with(&connecting(1, true)).contains("is taken"));
+}
+
+/// Waits until links have a context or have none.
+fn until(session: &Session, is_so: impl Fn((usize, usize)) -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so(session.client.device.contexts_and_streams()) {
+        assert!(Instant::now() < end, "{:?}", session.client.device.contexts_and_streams());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn two_hundred_links_made_and_ended_leave_nothing() {
+    let mut session = session(2);
+    session.client.ok(&MemoryInfo {});
+    let (contexts, streams) = session.client.device.contexts_and_streams();
+    assert_eq!(contexts, 0);
+    for number in 100..300 {
+        let (ticket, link) = (TicketId(number), PeerLinkId(number));
+        session.client.send(&Export { ticket, key: &KEY, scope: 3, object: number, uses: 1, seconds: 0 });
+        session.client.ok(&MemoryInfo {});
+        let peer = joined_by(&session, ticket, &KEY).unwrap();
+        assert_eq!(session.client.device.contexts_and_streams(), (1, streams + 2));
+        // Either end it, the client or the peer.
+        if number % 2 == 0 {
+            drop(peer);
+        }
+        session.client.send(&DropPeer { link });
+        until(&session, |now| now == (0, streams));
+        assert!(joined_by(&session, ticket, &KEY).is_err(), "a ticket and its key make one link");
+    }
+    session.client.ok(&MemoryInfo {});
+}
+
+#[test]
+fn links_of_a_session_share_a_context_that_ends_with_the_last() {
+    let mut session = session(2);
+    let peers = [21, 22].map(|number| {
+        session.client.send(&Export {
+            ticket: TicketId(number),
+            key: &KEY,
+            scope: 3,
+            object: number,
+            uses: 1,
+            seconds: 0,
+        });
+        session.client.ok(&MemoryInfo {});
+        joined_by(&session, TicketId(number), &KEY).unwrap()
+    });
+    assert_eq!(session.client.device.contexts_and_streams().0, 1);
+    session.client.send(&DropPeer { link: PeerLinkId(21) });
+    session.client.ok(&MemoryInfo {});
+    assert_eq!(session.client.device.contexts_and_streams().0, 1);
+    drop(peers);
+    until(&session, |(contexts, _)| contexts == 0);
+}
+
+#[test]
+fn a_peer_that_wants_more_transfers_than_there_may_be_ends_the_link() {
+    let (mut session, mut peer) = linked_to_test();
+    // The link may end before all are sent.
+    let sent = (1..=40_000).try_for_each(|transfer| peer.send(&PeerReady { transfer, bytes: 1 }).map(drop));
+    let closed = peer.receive(Some(Instant::now() + PATIENCE));
+    let is_open = matches!(closed, Ok(Some(_)) | Err(LinkError::TimedOut { .. }));
+    assert!(!is_open, "{sent:?}");
+    session.client.send(&send(1, 1));
+    fails(&mut session);
+}
+
+#[test]
+fn a_wait_that_the_client_ends_does_not_wait_for_the_issuer() {
+    let mut session = session(1);
+    let page = SignalsId(3);
+    session.client.ok(&CreateSignals { signals: page });
+    session.client.send(&AwaitSignal { stream: STREAM, signals: page, word: 5, value: 2 });
+    let waits = session.client.send(&SynchronizeStream { stream: STREAM });
+    // The issuer waits for the other server until this is answered.
+    session.client.send(&connecting(1, true));
+    let dial = session.dialed();
+    session.client.nothing_comes();
+    session.client.send(&RaiseNow { signals: page, word: 5, value: 2 });
+    // One that there is not changes nothing.
+    session.client.send(&RaiseNow { signals: SignalsId(77), word: 5, value: 2 });
+    let device = Arc::clone(&session.client.device);
+    std::thread::spawn(move || (0..5000).for_each(|_| (device.look(), std::thread::sleep(Duration::from_millis(1))).0));
+    assert_eq!(status_of(&mut session, waits), 0);
+    session.notify(&PeerNotice::NotDialed(dial.request, Refused::Unknown), None);
+    assert!(session.client.break_with(&RaiseNow { signals: page, word: 512, value: 2 }).contains("512"));
 }

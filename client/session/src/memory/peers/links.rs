@@ -16,7 +16,7 @@ use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
 /// Connections of a link. One alone reaches no network's rate, as with bulk connections.
-const LANES: u32 = 4;
+const LANES: u32 = 8;
 /// Seconds in which the connections have to be made.
 const SECONDS: u32 = 30;
 
