@@ -33,6 +33,7 @@ fn simulator_of(devices: usize) -> Simulator {
         launch_blocking: false,
         eager_loading: false,
         visible: None,
+        queues: 0,
         host: [7; 16],
     })
 }
