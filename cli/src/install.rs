@@ -34,6 +34,11 @@ impl Installation {
         self.present(&self.root.join("lib/device/libcuda.so.1"))
     }
 
+    /// floe's `libnccl.so.2`, for programs whose NCCL runs beside the GPUs.
+    pub(crate) fn nccl(&self) -> Result<PathBuf> {
+        self.present(&self.root.join("lib/client/nccl/libnccl.so.2"))
+    }
+
     /// An executable of floe's own: `floed`, `floe-worker`, `floe-demo`.
     pub(crate) fn executable(&self, name: &str) -> Result<PathBuf> {
         self.present(&self.root.join("bin").join(name))

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::Network;
-use floe_session::settings::{GpuAddress, ProcessSource, Settings, WantedDevice};
+use floe_session::settings::{GpuAddress, Nccl, ProcessSource, Settings, WantedDevice};
 use floe_settings::{CLIENT, Setting};
 
 use crate::check;
@@ -79,11 +79,29 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     program::check(name)?;
     let mut command = Command::new(name);
     command.args(rest);
-    command.env("LD_LIBRARY_PATH", in_front(&installation.client_library_folder()?));
+    command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
     let flags = flags(arguments, installation)?;
+    if runs_beside_the_gpus(&flags.settings()?) {
+        // It has the name that programs ask for, so their own, wherever it lies, is not loaded beside it.
+        command.env("LD_PRELOAD", listed("LD_PRELOAD", &installation.nccl()?, " "));
+    }
     let variable = |name| CLIENT.find(name).and_then(Setting::variable);
     command.envs(flags.0.iter().filter_map(|(name, text)| Some((variable(name)?, text))));
     Ok(command)
+}
+
+/// Whether the program's NCCL is floe's: where its vGPUs are on several servers, or it was asked for.
+fn runs_beside_the_gpus(settings: &Settings) -> bool {
+    let place = |device: &WantedDevice| match device.place.server.split_once("://") {
+        Some((_, place)) => place.to_owned(),
+        None => device.place.server.clone(),
+    };
+    let servers: std::collections::BTreeSet<String> = settings.devices.iter().map(place).collect();
+    match settings.nccl {
+        Nccl::Auto => servers.len() > 1,
+        Nccl::Own => false,
+        Nccl::Forwarded => true,
+    }
 }
 
 /// The settings that the program gets as variables: the flags, plus this machine's devices if no setting names any.
@@ -122,19 +140,30 @@ fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<Str
     Ok(devices)
 }
 
-/// `LD_LIBRARY_PATH` with `folder` in front.
-fn in_front(folder: &Path) -> std::ffi::OsString {
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
-        path.push(":");
-        path.push(rest);
+/// A variable's list with a path in front.
+fn listed(variable: &str, path: &Path, between: &str) -> std::ffi::OsString {
+    let mut list = path.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        list.push(between);
+        list.push(rest);
     }
-    path
+    list
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nccl_runs_beside_the_gpus_of_several_servers_or_where_that_is_asked_for() {
+        let runs = |devices: &str, nccl: &str| {
+            let flags = ClientFlags(vec![(DEVICES, devices.to_owned()), ("nccl", nccl.to_owned())]);
+            runs_beside_the_gpus(&flags.settings().expect("they are settings"))
+        };
+        assert!(runs("a:0,b:0", "auto") && !runs("a:0,a:1", "auto"));
+        assert!(!runs("unix:///s:0,shm:///s:1", "auto"), "one server, whatever the way there");
+        assert!(runs("a:0", "forwarded") && !runs("a:0,b:0", "own"));
+    }
 
     #[test]
     fn a_flag_is_named_where_its_value_is_wrong() {

@@ -66,6 +66,29 @@ impl Floed {
         Self::start_in(folder, &device(), flags, environment, Stdio::inherit())
     }
 
+    /// Two daemons with one token, each of which the other has named, by TCP or by the Unix socket.
+    ///
+    /// # Panics
+    /// When one does not listen within a minute.
+    #[must_use]
+    pub fn start_two(flags: &[&str], over_tcp: bool) -> [Self; 2] {
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+        let sockets = folders.each_ref().map(|folder| format!("unix://{}/floed.sock", folder.path().display()));
+        // Ports that were free a moment ago: each daemon has to know the other's before that runs.
+        let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let ports = free.map(|listener| format!("tcp://{}", listener.local_addr().expect("it has one")));
+        let token = folders[0].path().join("token");
+        let [first, second] = folders;
+        let start = |folder, index: usize| {
+            let other = if over_tcp { &ports[1 - index] } else { &sockets[1 - index] };
+            let all = [flags, &["--peer", other, "--listen", &ports[index]]].concat();
+            Self::start_in(folder, &device(), &all, &[], Stdio::inherit())
+        };
+        let first = start(first, 0);
+        std::fs::copy(token, second.path().join("token")).expect("the first has one");
+        [first, start(second, 1)]
+    }
+
     /// The same on a device library of the test's own.
     ///
     /// # Panics
@@ -112,8 +135,9 @@ impl Floed {
     ) -> Self {
         let socket = folder.path().join("floed.sock");
         let mut process = Command::new(installation.join("bin/floed"))
-            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", device, "--socket"])
+            .args(["--device-library", device, "--socket"])
             .arg(&socket)
+            .args(if flags.contains(&"--listen") { &[][..] } else { &["--listen", "tcp://127.0.0.1:0"] })
             .arg("--token-file")
             .arg(folder.path().join("token"))
             .args(flags)

@@ -18,6 +18,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("floe-demo", "bin/floe-demo"),
     ("floe-bench", "bin/floe-bench"),
     ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
+    ("libfloe_client_nccl.so", "lib/client/nccl/libnccl.so.2"),
     ("libfloe_client_nvml.so", "lib/client/libnvidia-ml.so.1"),
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
 ];

@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 mod emit;
 pub(crate) mod messages;
+mod nccl;
 mod nvml;
 mod settings;
 
@@ -13,6 +14,7 @@ use anyhow::Result;
 pub(crate) fn run(check: bool) -> Result<()> {
     calls::run(check)?;
     messages::run(check)?;
+    nccl::run(check)?;
     nvml::run(check)?;
     settings::run(check)
 }

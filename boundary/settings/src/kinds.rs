@@ -283,6 +283,31 @@ impl Kind for Trace {
     }
 }
 
+/// Where NCCL runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nccl {
+    /// Beside the GPUs where vGPUs are on several servers, else in the program.
+    #[default]
+    Auto,
+    /// In the program.
+    Own,
+    /// Beside the GPUs.
+    Forwarded,
+}
+
+impl Kind for Nccl {
+    type Value = Self;
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "own" => Ok(Self::Own),
+            "forwarded" => Ok(Self::Forwarded),
+            _ => Err(Wrong::new("not where NCCL runs", text, "write auto, own or forwarded")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@
 use crate::error::SettingsError;
 use crate::given::Given;
 use crate::kinds::{
-    Compute, Count, Devices, FilePath, Level, List, Micros, Report, Seconds, Secret, Size, Switch, Text, Trace,
+    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Report, Seconds, Secret, Size, Switch, Text, Trace,
 };
 use crate::rows::table;
 use crate::source::Source;
@@ -40,6 +40,8 @@ table! {
         "TCP connections beside the main one that carry large copies: 0 to 8, and no more than the server allows.";
     copy_threads: Count<1, 64>, "FLOE_COPY_THREADS", Key, "COUNT", unset "half of the processors, at most 6",
         "Threads of one copy of pageable memory, 1 to 64. Over TCP they work beside those of the connections.";
+    nccl: Nccl, "FLOE_NCCL", KeyAndFlag("nccl"), "WHERE", default "auto",
+        "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded if vGPUs are on several servers.";
     log: Level, "FLOE_LOG", Key, "LEVEL", unset "errors at once, warnings when the program fails",
         "What is written to stderr as it happens: error, warn, info or debug.";
     trace: Trace, "FLOE_TRACE", Variable, "CALLS", unset "none",
@@ -100,6 +102,8 @@ table! {
         "End a session whose program sends nothing for so long, also while its work on the GPU runs. 0: never.";
     peer: List<Text>, "FLOE_PEER", All, "ADDRESS,…", unset "none: such copies pass the client",
         "Servers that sessions here may connect to, for copies between vGPUs of both: HOST, HOST:PORT, unix:///path. Name each at the other, too.";
+    nccl: Text, "FLOE_SERVER_NCCL", All, "LIBRARY", default "auto",
+        "NCCL that workers load for ranks on several servers: the path of a libnccl.so.2, auto (where it is installed), or off.";
     no_rings: Switch, "FLOE_NO_RINGS", All, "", default "no",
         "Have clients of this machine send everything over the Unix socket, nothing through rings in shared memory.";
     max_sessions: Count<0, ANY>, "FLOE_MAX_SESSIONS", All, "COUNT", default "64",

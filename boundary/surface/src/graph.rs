@@ -25,4 +25,4 @@ pub use plan::{Plan, PlanEdge, PlanNode};
 pub use rules::exchange_mode;
 pub use store::{Edge, Graphs};
 pub use user_objects::Destructor;
-pub use work::{CopyWork, FillWork, HostWork, KernelWork, ParameterBlock, WordsWork, Work};
+pub use work::{CopyWork, FillWork, HostWork, KernelWork, OwnWork, ParameterBlock, WordsWork, Work};

@@ -3,6 +3,7 @@
 //! does; nothing below knows of a call.
 
 mod capture;
+pub(crate) mod collective;
 mod context;
 mod copy;
 mod device;

@@ -10,6 +10,7 @@ use floe_image::Takes;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
+use crate::calls::collective::Collectives;
 use crate::log::{self, log};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::staging::copiers::Copiers;
@@ -44,6 +45,8 @@ pub struct Client {
     pub(crate) execs: Table<ExecState>,
     /// Contexts whose kernels reach the memory of another's vGPU: from, to.
     pub(crate) peer_access: Mutex<HashSet<(Context, Context)>>,
+    /// Communicators of NCCL.
+    pub(crate) collectives: Collectives,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -75,6 +78,7 @@ impl Client {
             advice: Advice::default(),
             execs: Table::default(),
             peer_access: Mutex::default(),
+            collectives: Collectives::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),

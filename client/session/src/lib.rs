@@ -16,6 +16,7 @@ mod scripted;
 pub mod settings;
 mod vgpu;
 
+pub use calls::collective::{Collective, MadeComm, NcclFailure, NcclResult, NewComm, Origin};
 pub use client::Client;
 pub use log::Level;
 pub use vgpu::connection::{Canceller, ConnectError, Inquiry, Migration, MigrationNews};

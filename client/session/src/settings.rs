@@ -11,7 +11,7 @@ use floe_settings::{CLIENT, ClientSettings, DRIVER_VARIABLES, Given, Origin};
 use floe_transport::{Identity, suitable_connections};
 
 pub use credentials::Credentials;
-pub use floe_settings::{GpuAddress, Level, ProcessSource, Report, SettingsError, Source};
+pub use floe_settings::{GpuAddress, Level, Nccl, ProcessSource, Report, SettingsError, Source};
 pub use visible::{Visible, VisibleDevice};
 
 /// A flag by its setting's name, and its text.
@@ -61,6 +61,8 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Whether `CUDA_MODULE_LOADING` asks for eager loading.
     pub eager_loading: bool,
+    /// Where NCCL runs.
+    pub nccl: Nccl,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub copy_threads: Option<usize>,
 }
@@ -106,6 +108,7 @@ impl Settings {
                 .collect(),
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
+            nccl: values.nccl,
             copy_threads: values.copy_threads.map(|threads| threads as usize),
         })
     }

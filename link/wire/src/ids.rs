@@ -62,6 +62,8 @@ number_of! {
     SignalsId;
     /// A link to a session of another server.
     PeerLinkId;
+    /// A communicator of NCCL.
+    CommId;
 }
 
 // Not an id but an address, which the C boundary has as well.

@@ -27,8 +27,8 @@ pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYT
 pub use generated::*;
 pub use handler::{Handler, Recipient};
 pub use ids::{
-    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId, SurfaceId,
-    TextureId, TicketId,
+    ArrayId, BlockId, CommId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId,
+    SurfaceId, TextureId, TicketId,
 };
 pub use image::{Entry, Failure, Image, Own};
 pub use message::{Call, Class, Decode, Message};

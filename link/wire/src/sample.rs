@@ -5,8 +5,8 @@
 use floe_address::DevicePtr;
 
 use crate::ids::{
-    ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId, SurfaceId,
-    TextureId, TicketId,
+    ArrayId, BlockId, CommId, EventId, FunctionId, GraphId, KernelId, LibraryId, PeerLinkId, SignalsId, StreamId,
+    SurfaceId, TextureId, TicketId,
 };
 
 /// Arbitrary bytes to draw from.
@@ -69,6 +69,7 @@ samples! {
     SurfaceId: |source| Self(source.number());
     TicketId: |source| Self(source.number());
     PeerLinkId: |source| Self(source.number());
+    CommId: |source| Self(source.number());
     SignalsId: |source| Self(source.number());
     EventId: |source| Self(source.number());
     GraphId: |source| Self(source.number());

@@ -2,7 +2,7 @@
 //! In: the commit, if the build knows it. Out: words for `--version`. It asks nothing of the system.
 
 /// The oldest protocol version this build speaks.
-pub const OLDEST_VERSION: u32 = 5;
+pub const OLDEST_VERSION: u32 = 6;
 /// The newest protocol version this build speaks: any change to the meaning of bytes increments it.
 pub const NEWEST_VERSION: u32 = 6;
 

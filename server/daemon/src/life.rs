@@ -68,7 +68,8 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
         // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
-        dialer: Dialer::new(settings.peers.clone()),
+        dialer: Dialer::new(settings.peers.clone(), for_nccl(settings, &listeners)),
+        nccl: settings.nccl.clone(),
         probe,
         offered,
         token,
@@ -118,6 +119,14 @@ fn close(doors: Doors) {
         }
     }
     drop(doors);
+}
+
+/// The servers that have NCCL's connections: this one, reached by its own socket, and those that were named.
+fn for_nccl(settings: &Settings, listeners: &[Listener]) -> Vec<Address> {
+    let Some(path) = &settings.nccl else { return Vec::new() };
+    log(format_args!("collectives: workers load NCCL where a program asks for it: {}", path.display()));
+    let own = listeners.iter().map(Listener::address).find(|address| matches!(address, Address::Unix(..)));
+    own.cloned().into_iter().chain(settings.peers.iter().cloned()).collect()
 }
 
 fn session_limits(settings: &Settings) -> SessionLimits {

@@ -75,6 +75,8 @@ pub struct Settings {
     pub transports: Vec<Transport>,
     /// Servers that sessions may connect to.
     pub peers: Vec<Address>,
+    /// The NCCL that workers may load; `None`: none.
+    pub nccl: Option<PathBuf>,
     /// The most sessions at once, and the most of one peer.
     pub(crate) sessions: Share,
     /// The most sessions of one peer that wait for their client.
@@ -113,6 +115,7 @@ impl Settings {
             host_memory: host_memory(values.host_memory),
             transports: transports(!values.no_rings),
             peers: peers(&values)?,
+            nccl: nccl(&values.nccl)?,
             max_waiting_per_peer: values.max_waiting_per_peer.map_or(sessions.each, |most| most as usize),
             sessions,
             module_cache: module_cache(&values, source),
@@ -166,6 +169,16 @@ fn half_of_memory() -> u64 {
 /// The servers that sessions may connect to.
 fn peers(values: &ServerSettings) -> Result<Vec<Address>, DaemonError> {
     values.peer.iter().flatten().map(|address| Ok(address.trim().parse()?)).collect()
+}
+
+/// The NCCL that workers may load.
+fn nccl(wanted: &str) -> Result<Option<PathBuf>, DaemonError> {
+    match wanted {
+        "auto" => Ok(floe_device::nccl::installed()),
+        "off" => Ok(None),
+        path if std::path::Path::new(path).is_file() => Ok(Some(PathBuf::from(path))),
+        path => Err(DaemonError::Nccl(path.to_owned())),
+    }
 }
 
 /// The transports that a session may use.

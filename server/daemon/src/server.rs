@@ -69,6 +69,8 @@ pub(crate) struct Server {
     pub(crate) peers: Arc<Peers>,
     /// Connections to other servers.
     pub(crate) dialer: Arc<Dialer>,
+    /// The NCCL that workers may load.
+    pub(crate) nccl: Option<PathBuf>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
     /// Moves of sessions.

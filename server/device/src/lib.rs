@@ -9,6 +9,7 @@ mod device;
 mod driver;
 mod generated;
 mod gpu;
+pub mod nccl;
 mod nvml;
 mod requests;
 mod snapshot;

@@ -3,6 +3,7 @@
 //! It trusts nothing the client says, and it never waits for the GPU where a command need not.
 #![deny(unsafe_code)]
 
+mod collective;
 mod complete;
 mod daemon;
 mod issue;

@@ -1,12 +1,14 @@
 //! floe-worker: one session, or one look at the GPUs.
 //! In: a task in the environment and the session's connections, passed at standard input; or `--probe LIBRARY`.
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod sockets;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
@@ -78,7 +80,7 @@ fn probe(library: &str) -> Result<()> {
 
 /// Enters the sandbox as a session does, and says what of it holds.
 fn check_sandbox(library: &str) -> Result<()> {
-    let mut line = serde_json::to_string(&sandbox::enter(Path::new(library), Demand::Usual)?)?;
+    let mut line = serde_json::to_string(&sandbox::enter(Path::new(library), None, Demand::Usual)?)?;
     line.push('\n');
     io::stdout().write_all(line.as_bytes())?;
     Ok(())
@@ -105,7 +107,7 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
     let reserved = sandbox::reserve(io::stdin().as_fd(), task.sandbox != Demand::Off)
         .context("reserving the way to the daemon")?;
     // The daemon has already logged which parts of it the kernel lacks.
-    sandbox::enter(Path::new(&task.library), task.sandbox)?;
+    sandbox::enter(Path::new(&task.library), task.nccl.as_deref().map(Path::new), task.sandbox)?;
     Ok((client, reserved))
 }
 
@@ -252,6 +254,7 @@ fn work(
         used: Arc::clone(&seen.used),
         joining,
         peers: Some(ends),
+        nccl: task.nccl.as_ref().map(PathBuf::from),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),

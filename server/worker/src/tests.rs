@@ -131,6 +131,7 @@ impl Client {
             used: Arc::clone(&used),
             joining,
             peers: None,
+            nccl: None,
             resumption: None,
             idle: None,
             watchdog: Watchdog::nobody(),

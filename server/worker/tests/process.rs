@@ -80,6 +80,7 @@ fn task() -> Task {
     Task {
         session: 1,
         library: offer.library.clone(),
+        nccl: None,
         gpu: 0,
         ordinal: 0,
         memory: 0,

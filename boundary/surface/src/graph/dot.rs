@@ -71,6 +71,7 @@ fn label(node: &Node, flags: u32) -> String {
             let asked = alloc.to_params();
             format!("MEM_ALLOC|at {:#x}|{} bytes", asked.address.0, asked.bytes)
         }
+        Work::Own(_) => "COLLECTIVE".to_owned(),
         Work::Free(free) => format!("MEM_FREE|at {:#x}", free.address.0),
     };
     if wants(show::HANDLES) {

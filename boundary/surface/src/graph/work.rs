@@ -38,6 +38,18 @@ pub enum Work {
     Alloc(Arc<AllocWork>),
     /// Frees memory an allocation node gave.
     Free(FreeWork),
+    /// Work that only the implementation knows, which recorded it.
+    Own(OwnWork),
+}
+
+/// Work of a node that only the implementation knows.
+#[derive(Clone)]
+pub struct OwnWork(pub Arc<dyn std::any::Any + Send + Sync>);
+
+impl std::fmt::Debug for OwnWork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnWork")
+    }
 }
 
 impl Work {
@@ -55,6 +67,8 @@ impl Work {
             Self::Words(_) => graph_node_type::BATCH_MEM_OP,
             Self::Alloc(_) => graph_node_type::MEM_ALLOC,
             Self::Free(_) => graph_node_type::MEM_FREE,
+            // CUDA has no type for it; as with a host node, a launch comes back to this process.
+            Self::Own(_) => graph_node_type::HOST,
         }
     }
 

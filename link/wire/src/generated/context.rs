@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Replies when all work issued before it has completed, after all deliveries and output of that work.

@@ -12,6 +12,34 @@ pub enum Request<'a> {
     CreateArray(CreateArray),
     /// See [`DestroyArray`].
     DestroyArray(DestroyArray),
+    /// See [`OpenCollectives`].
+    OpenCollectives(OpenCollectives<'a>),
+    /// See [`NewUniqueId`].
+    NewUniqueId(NewUniqueId),
+    /// See [`InitComm`].
+    InitComm(InitComm<'a>),
+    /// See [`SplitComm`].
+    SplitComm(SplitComm<'a>),
+    /// See [`ShrinkComm`].
+    ShrinkComm(ShrinkComm<'a>),
+    /// See [`CollectiveGroup`].
+    CollectiveGroup(CollectiveGroup),
+    /// See [`AskComm`].
+    AskComm(AskComm),
+    /// See [`EndComm`].
+    EndComm(EndComm),
+    /// See [`AbortComm`].
+    AbortComm(AbortComm),
+    /// See [`CreateReduction`].
+    CreateReduction(CreateReduction<'a>),
+    /// See [`DestroyReduction`].
+    DestroyReduction(DestroyReduction),
+    /// See [`RegisterBuffer`].
+    RegisterBuffer(RegisterBuffer),
+    /// See [`DeregisterBuffer`].
+    DeregisterBuffer(DeregisterBuffer),
+    /// See [`PeerPort`].
+    PeerPort(PeerPort<'a>),
     /// See [`SynchronizeContext`].
     SynchronizeContext(SynchronizeContext),
     /// See [`SetLimit`].
@@ -247,6 +275,20 @@ impl<'a> Request<'a> {
         match kind {
             CreateArray::KIND => CreateArray::decode(payload).map(Self::CreateArray),
             DestroyArray::KIND => DestroyArray::decode(payload).map(Self::DestroyArray),
+            OpenCollectives::KIND => OpenCollectives::decode(payload).map(Self::OpenCollectives),
+            NewUniqueId::KIND => NewUniqueId::decode(payload).map(Self::NewUniqueId),
+            InitComm::KIND => InitComm::decode(payload).map(Self::InitComm),
+            SplitComm::KIND => SplitComm::decode(payload).map(Self::SplitComm),
+            ShrinkComm::KIND => ShrinkComm::decode(payload).map(Self::ShrinkComm),
+            CollectiveGroup::KIND => CollectiveGroup::decode(payload).map(Self::CollectiveGroup),
+            AskComm::KIND => AskComm::decode(payload).map(Self::AskComm),
+            EndComm::KIND => EndComm::decode(payload).map(Self::EndComm),
+            AbortComm::KIND => AbortComm::decode(payload).map(Self::AbortComm),
+            CreateReduction::KIND => CreateReduction::decode(payload).map(Self::CreateReduction),
+            DestroyReduction::KIND => DestroyReduction::decode(payload).map(Self::DestroyReduction),
+            RegisterBuffer::KIND => RegisterBuffer::decode(payload).map(Self::RegisterBuffer),
+            DeregisterBuffer::KIND => DeregisterBuffer::decode(payload).map(Self::DeregisterBuffer),
+            PeerPort::KIND => PeerPort::decode(payload).map(Self::PeerPort),
             SynchronizeContext::KIND => SynchronizeContext::decode(payload).map(Self::SynchronizeContext),
             SetLimit::KIND => SetLimit::decode(payload).map(Self::SetLimit),
             ResetContext::KIND => ResetContext::decode(payload).map(Self::ResetContext),
@@ -369,6 +411,20 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::NAME,
             Self::DestroyArray(_) => DestroyArray::NAME,
+            Self::OpenCollectives(_) => OpenCollectives::NAME,
+            Self::NewUniqueId(_) => NewUniqueId::NAME,
+            Self::InitComm(_) => InitComm::NAME,
+            Self::SplitComm(_) => SplitComm::NAME,
+            Self::ShrinkComm(_) => ShrinkComm::NAME,
+            Self::CollectiveGroup(_) => CollectiveGroup::NAME,
+            Self::AskComm(_) => AskComm::NAME,
+            Self::EndComm(_) => EndComm::NAME,
+            Self::AbortComm(_) => AbortComm::NAME,
+            Self::CreateReduction(_) => CreateReduction::NAME,
+            Self::DestroyReduction(_) => DestroyReduction::NAME,
+            Self::RegisterBuffer(_) => RegisterBuffer::NAME,
+            Self::DeregisterBuffer(_) => DeregisterBuffer::NAME,
+            Self::PeerPort(_) => PeerPort::NAME,
             Self::SynchronizeContext(_) => SynchronizeContext::NAME,
             Self::SetLimit(_) => SetLimit::NAME,
             Self::ResetContext(_) => ResetContext::NAME,
@@ -490,6 +546,20 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::CLASS,
             Self::DestroyArray(_) => DestroyArray::CLASS,
+            Self::OpenCollectives(_) => OpenCollectives::CLASS,
+            Self::NewUniqueId(_) => NewUniqueId::CLASS,
+            Self::InitComm(_) => InitComm::CLASS,
+            Self::SplitComm(_) => SplitComm::CLASS,
+            Self::ShrinkComm(_) => ShrinkComm::CLASS,
+            Self::CollectiveGroup(_) => CollectiveGroup::CLASS,
+            Self::AskComm(_) => AskComm::CLASS,
+            Self::EndComm(_) => EndComm::CLASS,
+            Self::AbortComm(_) => AbortComm::CLASS,
+            Self::CreateReduction(_) => CreateReduction::CLASS,
+            Self::DestroyReduction(_) => DestroyReduction::CLASS,
+            Self::RegisterBuffer(_) => RegisterBuffer::CLASS,
+            Self::DeregisterBuffer(_) => DeregisterBuffer::CLASS,
+            Self::PeerPort(_) => PeerPort::CLASS,
             Self::SynchronizeContext(_) => SynchronizeContext::CLASS,
             Self::SetLimit(_) => SetLimit::CLASS,
             Self::ResetContext(_) => ResetContext::CLASS,
@@ -611,6 +681,20 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::KIND,
             Self::DestroyArray(_) => DestroyArray::KIND,
+            Self::OpenCollectives(_) => OpenCollectives::KIND,
+            Self::NewUniqueId(_) => NewUniqueId::KIND,
+            Self::InitComm(_) => InitComm::KIND,
+            Self::SplitComm(_) => SplitComm::KIND,
+            Self::ShrinkComm(_) => ShrinkComm::KIND,
+            Self::CollectiveGroup(_) => CollectiveGroup::KIND,
+            Self::AskComm(_) => AskComm::KIND,
+            Self::EndComm(_) => EndComm::KIND,
+            Self::AbortComm(_) => AbortComm::KIND,
+            Self::CreateReduction(_) => CreateReduction::KIND,
+            Self::DestroyReduction(_) => DestroyReduction::KIND,
+            Self::RegisterBuffer(_) => RegisterBuffer::KIND,
+            Self::DeregisterBuffer(_) => DeregisterBuffer::KIND,
+            Self::PeerPort(_) => PeerPort::KIND,
             Self::SynchronizeContext(_) => SynchronizeContext::KIND,
             Self::SetLimit(_) => SetLimit::KIND,
             Self::ResetContext(_) => ResetContext::KIND,
@@ -731,6 +815,20 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(message) => message.encode(out),
             Self::DestroyArray(message) => message.encode(out),
+            Self::OpenCollectives(message) => message.encode(out),
+            Self::NewUniqueId(message) => message.encode(out),
+            Self::InitComm(message) => message.encode(out),
+            Self::SplitComm(message) => message.encode(out),
+            Self::ShrinkComm(message) => message.encode(out),
+            Self::CollectiveGroup(message) => message.encode(out),
+            Self::AskComm(message) => message.encode(out),
+            Self::EndComm(message) => message.encode(out),
+            Self::AbortComm(message) => message.encode(out),
+            Self::CreateReduction(message) => message.encode(out),
+            Self::DestroyReduction(message) => message.encode(out),
+            Self::RegisterBuffer(message) => message.encode(out),
+            Self::DeregisterBuffer(message) => message.encode(out),
+            Self::PeerPort(message) => message.encode(out),
             Self::SynchronizeContext(message) => message.encode(out),
             Self::SetLimit(message) => message.encode(out),
             Self::ResetContext(message) => message.encode(out),
@@ -855,6 +953,7 @@ impl Request<'_> {
     pub fn dispatch<H>(self, handler: &mut H) -> Result<H::Answer, H::Fault>
     where
         H: ArrayRequests
+            + CollectiveRequests
             + ContextRequests
             + CopyRequests
             + EventRequests
@@ -874,6 +973,20 @@ impl Request<'_> {
         match self {
             Self::CreateArray(message) => handler.create_array(message),
             Self::DestroyArray(message) => handler.destroy_array(message),
+            Self::OpenCollectives(message) => handler.open_collectives(&message),
+            Self::NewUniqueId(message) => handler.new_unique_id(message),
+            Self::InitComm(message) => handler.init_comm(&message),
+            Self::SplitComm(message) => handler.split_comm(&message),
+            Self::ShrinkComm(message) => handler.shrink_comm(&message),
+            Self::CollectiveGroup(message) => handler.collective_group(&message),
+            Self::AskComm(_) => Err(H::misplaced(Recipient::Reader)),
+            Self::EndComm(message) => handler.end_comm(message),
+            Self::AbortComm(_) => Err(H::misplaced(Recipient::Reader)),
+            Self::CreateReduction(message) => handler.create_reduction(message),
+            Self::DestroyReduction(message) => handler.destroy_reduction(message),
+            Self::RegisterBuffer(message) => handler.register_buffer(message),
+            Self::DeregisterBuffer(message) => handler.deregister_buffer(message),
+            Self::PeerPort(_) => Err(H::misplaced(Recipient::Connection)),
             Self::SynchronizeContext(message) => handler.synchronize_context(message),
             Self::SetLimit(message) => handler.set_limit(message),
             Self::ResetContext(message) => handler.reset_context(message),

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Links `inputs`. Their bytes are `contents`, in the same order, and come as those of `LoadLibrary` do. The reply names the missing ones by index; else it gives the linked image's size in bytes. `ReadLinked` reads the image under this id. `options` and the log are as in `LoadLibrary`.

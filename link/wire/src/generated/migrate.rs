@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Instead of Attach: moves a running session to another worker of this server. `gpu` is the index of the GPU to go to, 0xffffffff for another one that the server chooses; the session's own GPU means a new worker on it. `patience_ms` is the most time for stopping the program and letting its work end; if that takes longer the program goes on, and is stopped again three times at most. `stop_and_copy` leaves out the copying ahead of the pause. Over a Unix socket a user moves its own sessions, and the server's own user and root all. Over TCP a session is moved from the address that it came from, by who has proved the token, or from anywhere with the session's `key`, which may else be empty. The reply comes when the move is over; until then come `Migrating`s. A refusal or a move that was given up has a status and a sentence; the session is then where it was. `worker` is 0 for callers that see no process ids.

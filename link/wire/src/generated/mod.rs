@@ -3,6 +3,7 @@
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
 mod array;
+mod collective;
 mod context;
 mod copy;
 mod dispatch;
@@ -26,6 +27,7 @@ mod tensor_map;
 mod texture;
 
 pub use array::*;
+pub use collective::*;
 pub use context::*;
 pub use copy::*;
 pub use dispatch::{Push, Request};

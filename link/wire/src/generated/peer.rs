@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Makes a ticket. Whoever proves that he has `key` (32 random bytes) may import: with `scope` 0 every block and signal page of this session, with 1 the block `object`, with 2 the signal page `object`. With `scope` 3 nothing is imported: another server's worker may make `uses` connections (1 to 8) of the peer link `object`, which begins here. `uses` limits the imports (0: no limit), `seconds` the ticket's life (0: as long as its object, or the session). A ticket of an object ends with the object.

@@ -25,6 +25,138 @@ impl<'a> Sample<'a> for DestroyArray {
     }
 }
 
+impl<'a> Sample<'a> for OpenCollectives<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { settings: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for NewUniqueId {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for InitComm<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            ids: Sample::sample(source),
+            ranks: Sample::sample(source),
+            rank: Sample::sample(source),
+            config: Sample::sample(source),
+            name: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for SplitComm<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            child: Sample::sample(source),
+            color: Sample::sample(source),
+            key: Sample::sample(source),
+            config: Sample::sample(source),
+            name: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for ShrinkComm<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            child: Sample::sample(source),
+            excluded: Sample::sample(source),
+            flags: Sample::sample(source),
+            config: Sample::sample(source),
+            name: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CollectiveGroup {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { calls: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AskComm {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for EndComm {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), how: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AbortComm {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateReduction<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            datatype: Sample::sample(source),
+            value: Sample::sample(source),
+            at: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyReduction {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), operation: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for RegisterBuffer {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), at: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DeregisterBuffer {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), handle: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for PeerPort<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { place: Sample::sample(source), port: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CollectiveCall {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            kind: Sample::sample(source),
+            datatype: Sample::sample(source),
+            operation: Sample::sample(source),
+            rank: Sample::sample(source),
+            count: Sample::sample(source),
+            send: Sample::sample(source),
+            receive: Sample::sample(source),
+            stream: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CollectiveSetting<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { name: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for SynchronizeContext {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
@@ -1255,123 +1387,137 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 114;
+pub(crate) const REQUEST_SAMPLES: usize = 128;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
         0 => Request::CreateArray(Sample::sample(source)),
         1 => Request::DestroyArray(Sample::sample(source)),
-        2 => Request::SynchronizeContext(Sample::sample(source)),
-        3 => Request::SetLimit(Sample::sample(source)),
-        4 => Request::ResetContext(Sample::sample(source)),
-        5 => Request::SetCacheConfig(Sample::sample(source)),
-        6 => Request::CopyToDevice(Sample::sample(source)),
-        7 => Request::CopyFromDevice(Sample::sample(source)),
-        8 => Request::CopyOnDevice(Sample::sample(source)),
-        9 => Request::CopyBoxToDevice(Sample::sample(source)),
-        10 => Request::CopyBoxFromDevice(Sample::sample(source)),
-        11 => Request::CopyBoxOnDevice(Sample::sample(source)),
-        12 => Request::Fill(Sample::sample(source)),
-        13 => Request::CopyLate(Sample::sample(source)),
-        14 => Request::LateBytes(Sample::sample(source)),
-        15 => Request::CopyBulkToDevice(Sample::sample(source)),
-        16 => Request::Chunk(Sample::sample(source)),
-        17 => Request::CreateEvent(Sample::sample(source)),
-        18 => Request::RecordEvent(Sample::sample(source)),
-        19 => Request::SynchronizeEvent(Sample::sample(source)),
-        20 => Request::QueryEvent(Sample::sample(source)),
-        21 => Request::ElapsedTime(Sample::sample(source)),
-        22 => Request::DestroyEvent(Sample::sample(source)),
-        23 => Request::CreateGraph(Sample::sample(source)),
-        24 => Request::AddGraphKernel(Sample::sample(source)),
-        25 => Request::AddGraphCopy(Sample::sample(source)),
-        26 => Request::AddGraphFill(Sample::sample(source)),
-        27 => Request::AddGraphEmpty(Sample::sample(source)),
-        28 => Request::InstantiateGraph(Sample::sample(source)),
-        29 => Request::LaunchGraph(Sample::sample(source)),
-        30 => Request::UploadGraph(Sample::sample(source)),
-        31 => Request::SetGraphKernel(Sample::sample(source)),
-        32 => Request::SetGraphCopy(Sample::sample(source)),
-        33 => Request::SetGraphFill(Sample::sample(source)),
-        34 => Request::EnableGraphNode(Sample::sample(source)),
-        35 => Request::UpdateGraph(Sample::sample(source)),
-        36 => Request::DestroyGraph(Sample::sample(source)),
-        37 => Request::AddGraphWords(Sample::sample(source)),
-        38 => Request::SetGraphWords(Sample::sample(source)),
-        39 => Request::Launch(Sample::sample(source)),
-        40 => Request::HostFunction(Sample::sample(source)),
-        41 => Request::HostFunctionDone(Sample::sample(source)),
-        42 => Request::MaxActiveBlocks(Sample::sample(source)),
-        43 => Request::AvailableShared(Sample::sample(source)),
-        44 => Request::ClusterOccupancy(Sample::sample(source)),
-        45 => Request::LibraryPart(Sample::sample(source)),
-        46 => Request::UnloadLibrary(Sample::sample(source)),
-        47 => Request::ListKernels(Sample::sample(source)),
-        48 => Request::FindKernel(Sample::sample(source)),
-        49 => Request::FindGlobal(Sample::sample(source)),
-        50 => Request::SetKernelAttribute(Sample::sample(source)),
-        51 => Request::LoadLibrary(Sample::sample(source)),
-        52 => Request::LinkLibrary(Sample::sample(source)),
-        53 => Request::ReadLinked(Sample::sample(source)),
-        54 => Request::CreateBlock(Sample::sample(source)),
-        55 => Request::ReleaseBlock(Sample::sample(source)),
-        56 => Request::MapBlock(Sample::sample(source)),
-        57 => Request::SetAccess(Sample::sample(source)),
-        58 => Request::UnmapRange(Sample::sample(source)),
-        59 => Request::MemoryInfo(Sample::sample(source)),
-        60 => Request::Migrate(Sample::sample(source)),
-        61 => Request::CancelMigrate(Sample::sample(source)),
-        62 => Request::MirrorMemory(Sample::sample(source)),
-        63 => Request::UnmirrorMemory(Sample::sample(source)),
-        64 => Request::WriteMirror(Sample::sample(source)),
-        65 => Request::Export(Sample::sample(source)),
-        66 => Request::Withdraw(Sample::sample(source)),
-        67 => Request::ImportBlock(Sample::sample(source)),
-        68 => Request::CreateSignals(Sample::sample(source)),
-        69 => Request::ImportSignals(Sample::sample(source)),
-        70 => Request::DropSignals(Sample::sample(source)),
-        71 => Request::RaiseSignal(Sample::sample(source)),
-        72 => Request::AwaitSignal(Sample::sample(source)),
-        73 => Request::RecordSignal(Sample::sample(source)),
-        74 => Request::ReadSignals(Sample::sample(source)),
-        75 => Request::AskPeer(Sample::sample(source)),
-        76 => Request::ConnectPeer(Sample::sample(source)),
-        77 => Request::DropPeer(Sample::sample(source)),
-        78 => Request::SendTo(Sample::sample(source)),
-        79 => Request::ReceiveFrom(Sample::sample(source)),
-        80 => Request::PeerHello(Sample::sample(source)),
-        81 => Request::PeerTicket(Sample::sample(source)),
-        82 => Request::PeerJoin(Sample::sample(source)),
-        83 => Request::PeerReady(Sample::sample(source)),
-        84 => Request::PeerDone(Sample::sample(source)),
-        85 => Request::RaiseNow(Sample::sample(source)),
-        86 => Request::Hello(Sample::sample(source)),
-        87 => Request::Authenticate(Sample::sample(source)),
-        88 => Request::ListGpus(Sample::sample(source)),
-        89 => Request::ListSessions(Sample::sample(source)),
-        90 => Request::Attach(Sample::sample(source)),
-        91 => Request::Join(Sample::sample(source)),
-        92 => Request::UseRings(Sample::sample(source)),
-        93 => Request::Continue(Sample::sample(source)),
-        94 => Request::Acknowledge(Sample::sample(source)),
-        95 => Request::Goodbye(Sample::sample(source)),
-        96 => Request::Salt(Sample::sample(source)),
-        97 => Request::Heartbeat(Sample::sample(source)),
-        98 => Request::ShareMemory(Sample::sample(source)),
-        99 => Request::MapShared(Sample::sample(source)),
-        100 => Request::UnmapShared(Sample::sample(source)),
-        101 => Request::ShareFile(Sample::sample(source)),
-        102 => Request::CreateStream(Sample::sample(source)),
-        103 => Request::DestroyStream(Sample::sample(source)),
-        104 => Request::WaitEvent(Sample::sample(source)),
-        105 => Request::SynchronizeStream(Sample::sample(source)),
-        106 => Request::QueryStream(Sample::sample(source)),
-        107 => Request::MemoryOperations(Sample::sample(source)),
-        108 => Request::ReadTelemetry(Sample::sample(source)),
-        109 => Request::EncodeTensorMap(Sample::sample(source)),
-        110 => Request::CreateTexture(Sample::sample(source)),
-        111 => Request::DestroyTexture(Sample::sample(source)),
-        112 => Request::CreateSurface(Sample::sample(source)),
+        2 => Request::OpenCollectives(Sample::sample(source)),
+        3 => Request::NewUniqueId(Sample::sample(source)),
+        4 => Request::InitComm(Sample::sample(source)),
+        5 => Request::SplitComm(Sample::sample(source)),
+        6 => Request::ShrinkComm(Sample::sample(source)),
+        7 => Request::CollectiveGroup(Sample::sample(source)),
+        8 => Request::AskComm(Sample::sample(source)),
+        9 => Request::EndComm(Sample::sample(source)),
+        10 => Request::AbortComm(Sample::sample(source)),
+        11 => Request::CreateReduction(Sample::sample(source)),
+        12 => Request::DestroyReduction(Sample::sample(source)),
+        13 => Request::RegisterBuffer(Sample::sample(source)),
+        14 => Request::DeregisterBuffer(Sample::sample(source)),
+        15 => Request::PeerPort(Sample::sample(source)),
+        16 => Request::SynchronizeContext(Sample::sample(source)),
+        17 => Request::SetLimit(Sample::sample(source)),
+        18 => Request::ResetContext(Sample::sample(source)),
+        19 => Request::SetCacheConfig(Sample::sample(source)),
+        20 => Request::CopyToDevice(Sample::sample(source)),
+        21 => Request::CopyFromDevice(Sample::sample(source)),
+        22 => Request::CopyOnDevice(Sample::sample(source)),
+        23 => Request::CopyBoxToDevice(Sample::sample(source)),
+        24 => Request::CopyBoxFromDevice(Sample::sample(source)),
+        25 => Request::CopyBoxOnDevice(Sample::sample(source)),
+        26 => Request::Fill(Sample::sample(source)),
+        27 => Request::CopyLate(Sample::sample(source)),
+        28 => Request::LateBytes(Sample::sample(source)),
+        29 => Request::CopyBulkToDevice(Sample::sample(source)),
+        30 => Request::Chunk(Sample::sample(source)),
+        31 => Request::CreateEvent(Sample::sample(source)),
+        32 => Request::RecordEvent(Sample::sample(source)),
+        33 => Request::SynchronizeEvent(Sample::sample(source)),
+        34 => Request::QueryEvent(Sample::sample(source)),
+        35 => Request::ElapsedTime(Sample::sample(source)),
+        36 => Request::DestroyEvent(Sample::sample(source)),
+        37 => Request::CreateGraph(Sample::sample(source)),
+        38 => Request::AddGraphKernel(Sample::sample(source)),
+        39 => Request::AddGraphCopy(Sample::sample(source)),
+        40 => Request::AddGraphFill(Sample::sample(source)),
+        41 => Request::AddGraphEmpty(Sample::sample(source)),
+        42 => Request::InstantiateGraph(Sample::sample(source)),
+        43 => Request::LaunchGraph(Sample::sample(source)),
+        44 => Request::UploadGraph(Sample::sample(source)),
+        45 => Request::SetGraphKernel(Sample::sample(source)),
+        46 => Request::SetGraphCopy(Sample::sample(source)),
+        47 => Request::SetGraphFill(Sample::sample(source)),
+        48 => Request::EnableGraphNode(Sample::sample(source)),
+        49 => Request::UpdateGraph(Sample::sample(source)),
+        50 => Request::DestroyGraph(Sample::sample(source)),
+        51 => Request::AddGraphWords(Sample::sample(source)),
+        52 => Request::SetGraphWords(Sample::sample(source)),
+        53 => Request::Launch(Sample::sample(source)),
+        54 => Request::HostFunction(Sample::sample(source)),
+        55 => Request::HostFunctionDone(Sample::sample(source)),
+        56 => Request::MaxActiveBlocks(Sample::sample(source)),
+        57 => Request::AvailableShared(Sample::sample(source)),
+        58 => Request::ClusterOccupancy(Sample::sample(source)),
+        59 => Request::LibraryPart(Sample::sample(source)),
+        60 => Request::UnloadLibrary(Sample::sample(source)),
+        61 => Request::ListKernels(Sample::sample(source)),
+        62 => Request::FindKernel(Sample::sample(source)),
+        63 => Request::FindGlobal(Sample::sample(source)),
+        64 => Request::SetKernelAttribute(Sample::sample(source)),
+        65 => Request::LoadLibrary(Sample::sample(source)),
+        66 => Request::LinkLibrary(Sample::sample(source)),
+        67 => Request::ReadLinked(Sample::sample(source)),
+        68 => Request::CreateBlock(Sample::sample(source)),
+        69 => Request::ReleaseBlock(Sample::sample(source)),
+        70 => Request::MapBlock(Sample::sample(source)),
+        71 => Request::SetAccess(Sample::sample(source)),
+        72 => Request::UnmapRange(Sample::sample(source)),
+        73 => Request::MemoryInfo(Sample::sample(source)),
+        74 => Request::Migrate(Sample::sample(source)),
+        75 => Request::CancelMigrate(Sample::sample(source)),
+        76 => Request::MirrorMemory(Sample::sample(source)),
+        77 => Request::UnmirrorMemory(Sample::sample(source)),
+        78 => Request::WriteMirror(Sample::sample(source)),
+        79 => Request::Export(Sample::sample(source)),
+        80 => Request::Withdraw(Sample::sample(source)),
+        81 => Request::ImportBlock(Sample::sample(source)),
+        82 => Request::CreateSignals(Sample::sample(source)),
+        83 => Request::ImportSignals(Sample::sample(source)),
+        84 => Request::DropSignals(Sample::sample(source)),
+        85 => Request::RaiseSignal(Sample::sample(source)),
+        86 => Request::AwaitSignal(Sample::sample(source)),
+        87 => Request::RecordSignal(Sample::sample(source)),
+        88 => Request::ReadSignals(Sample::sample(source)),
+        89 => Request::AskPeer(Sample::sample(source)),
+        90 => Request::ConnectPeer(Sample::sample(source)),
+        91 => Request::DropPeer(Sample::sample(source)),
+        92 => Request::SendTo(Sample::sample(source)),
+        93 => Request::ReceiveFrom(Sample::sample(source)),
+        94 => Request::PeerHello(Sample::sample(source)),
+        95 => Request::PeerTicket(Sample::sample(source)),
+        96 => Request::PeerJoin(Sample::sample(source)),
+        97 => Request::PeerReady(Sample::sample(source)),
+        98 => Request::PeerDone(Sample::sample(source)),
+        99 => Request::RaiseNow(Sample::sample(source)),
+        100 => Request::Hello(Sample::sample(source)),
+        101 => Request::Authenticate(Sample::sample(source)),
+        102 => Request::ListGpus(Sample::sample(source)),
+        103 => Request::ListSessions(Sample::sample(source)),
+        104 => Request::Attach(Sample::sample(source)),
+        105 => Request::Join(Sample::sample(source)),
+        106 => Request::UseRings(Sample::sample(source)),
+        107 => Request::Continue(Sample::sample(source)),
+        108 => Request::Acknowledge(Sample::sample(source)),
+        109 => Request::Goodbye(Sample::sample(source)),
+        110 => Request::Salt(Sample::sample(source)),
+        111 => Request::Heartbeat(Sample::sample(source)),
+        112 => Request::ShareMemory(Sample::sample(source)),
+        113 => Request::MapShared(Sample::sample(source)),
+        114 => Request::UnmapShared(Sample::sample(source)),
+        115 => Request::ShareFile(Sample::sample(source)),
+        116 => Request::CreateStream(Sample::sample(source)),
+        117 => Request::DestroyStream(Sample::sample(source)),
+        118 => Request::WaitEvent(Sample::sample(source)),
+        119 => Request::SynchronizeStream(Sample::sample(source)),
+        120 => Request::QueryStream(Sample::sample(source)),
+        121 => Request::MemoryOperations(Sample::sample(source)),
+        122 => Request::ReadTelemetry(Sample::sample(source)),
+        123 => Request::EncodeTensorMap(Sample::sample(source)),
+        124 => Request::CreateTexture(Sample::sample(source)),
+        125 => Request::DestroyTexture(Sample::sample(source)),
+        126 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

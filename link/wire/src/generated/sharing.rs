@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// The descriptor that goes with the frame is `bytes` of the client's memory. Its byte 0 lies at address `at` of both processes. A session does this once at most. NOT_SUPPORTED if no such descriptor came, if it is not a memory file sealed against shrinking, or if the server shares no memory.

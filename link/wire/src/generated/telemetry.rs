@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds, `lasting` for links and peers, which do not change. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is. `server` is what `AttachReply.server` says.

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
-    LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
+    ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler,
+    KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
 /// Makes a tensor map (128 bytes). `form` 0 is tiled, with `box_dimensions`. 1 is im2col, with `lower` and `upper` per spatial dimension. 2 is im2col along the width, with one `lower` and `upper` and a `mode`. The number of `dimensions` is the rank, 1 to 5. The numbers are CUDA's; the first eight bytes of the map are the address.

@@ -68,8 +68,8 @@ pub(crate) trait Host {
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
-    /// Whether a connection of another server's worker may go to this session's, or why not.
-    fn peer(&self, session: u64) -> Result<(), Refusal>;
+    /// Whether a connection of another worker, which may be of this machine, may go to this session's, or why not.
+    fn peer(&self, session: u64, is_local: bool) -> Result<(), Refusal>;
     /// Whether a connection may join the session, or why not.
     fn join(&self, request: &Join<'_>) -> Result<(), Refusal>;
 }
@@ -250,7 +250,7 @@ impl Conversation<'_> {
             );
             return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
         }
-        match self.host.peer(hello.session) {
+        match self.host.peer(hello.session, matches!(self.link.protection(), Protection::Local)) {
             Ok(()) => {
                 self.reply(sequence, &[])?;
                 Ok(Step::Over(Outcome::Peer(hello.session)))

@@ -212,8 +212,8 @@ impl Host for Server {
         reply
     }
 
-    fn peer(&self, session: u64) -> Result<(), Refusal> {
-        if !self.dialer.names_any() {
+    fn peer(&self, session: u64, is_local: bool) -> Result<(), Refusal> {
+        if !self.dialer.lets_in(is_local) {
             let detail =
                 "this server takes no connections of other servers\n  name them: floe serve --peer ADDRESS".into();
             return Err(Refusal { status: status::NOT_PERMITTED, detail });

@@ -23,6 +23,8 @@ const MOST_OF_SESSION: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
     named: Vec<Address>,
+    /// For NCCL's connections: this server, where there is any, and those that were named.
+    of_nccl: Vec<Address>,
     /// Connections that are being made, by session.
     under_way: Mutex<BTreeMap<u64, usize>>,
 }
@@ -63,17 +65,21 @@ fn place(address: &Address) -> Place<'_> {
 
 impl Dialer {
     /// For the servers that the operator has named.
-    pub(crate) fn new(named: Vec<Address>) -> Arc<Self> {
-        Arc::new(Self { named, under_way: Mutex::default() })
+    pub(crate) fn new(named: Vec<Address>, of_nccl: Vec<Address>) -> Arc<Self> {
+        Arc::new(Self { named, of_nccl, under_way: Mutex::default() })
     }
 
-    /// Whether the operator has named any server: else none is let in either.
-    pub(crate) fn names_any(&self) -> bool {
-        !self.named.is_empty()
+    /// Whether connections of other workers are let in: of other servers where the operator has named any, of this one
+    /// for NCCL as well.
+    pub(crate) fn lets_in(&self, is_of_this_machine: bool) -> bool {
+        !self.named.is_empty() || self.of_nccl.len() > 1 || is_of_this_machine && !self.of_nccl.is_empty()
     }
 
     /// The server of this address, if it was named.
     fn named(&self, server: &str) -> Option<&Address> {
+        if let Some(place) = server.strip_prefix('*') {
+            return self.of_nccl.get(place.parse::<usize>().ok()?);
+        }
         let wanted: Address = server.parse().ok().filter(|_| server.len() <= MOST_ADDRESS)?;
         self.named.iter().find(|named| place(named) == place(&wanted))
     }
@@ -99,6 +105,10 @@ impl Dialer {
         let refuse = |why| _ = channel.notify(PeerNotice::NotDialed(request, why), None);
         let Some(address) = self.named(&dial.server) else {
             refuse(Refused::NotPermitted);
+            // The end of the list, which a worker asks for when none has what it looks for.
+            if dial.server.starts_with('*') {
+                return Ok(());
+            }
             let server = floe_wire::printable_within(MOST_ADDRESS, &dial.server);
             return Err(format!("it asked for a server that no --peer names: {server}"));
         };
@@ -145,7 +155,21 @@ mod tests {
     use super::*;
 
     fn naming(addresses: &[&str]) -> Arc<Dialer> {
-        Dialer::new(addresses.iter().map(|address| address.parse().unwrap()).collect())
+        Dialer::new(addresses.iter().map(|address| address.parse().unwrap()).collect(), Vec::new())
+    }
+
+    #[test]
+    fn for_nccl_a_worker_names_a_place_in_the_list_and_nothing_else() {
+        let all = ["unix:///run/own.sock", "gpu2"].map(|address| address.parse().unwrap());
+        let dialer = Dialer::new(Vec::new(), all.to_vec());
+        assert!(dialer.named("*0").is_some() && dialer.named("*1").is_some());
+        for server in ["*2", "*", "*-1", "*gpu2", "gpu2", "**0"] {
+            assert!(dialer.named(server).is_none(), "{server}");
+        }
+        assert!(dialer.lets_in(false) && dialer.lets_in(true));
+        let alone = Dialer::new(Vec::new(), all[..1].to_vec());
+        assert!(alone.lets_in(true) && !alone.lets_in(false), "it has named no other server");
+        assert!(!naming(&[]).lets_in(true) && naming(&["gpu2"]).lets_in(false));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct WorkerSettings<'a> {
     pub(crate) worker: &'a Path,
     /// The device library.
     pub(crate) library: &'a str,
+    /// The NCCL that it may load.
+    pub(crate) nccl: Option<&'a Path>,
     /// The most bytes of host memory a session may share.
     pub(crate) shared_memory: u64,
     /// The most bytes of host memory a session may have mirrored.
@@ -79,6 +81,7 @@ pub(crate) fn start(
     let task = Task {
         session: posting.session,
         library: place.library.to_owned(),
+        nccl: place.nccl.and_then(Path::to_str).map(str::to_owned),
         gpu: posting.gpu,
         ordinal: conditions.ordinal,
         memory: conditions.quota,

@@ -22,6 +22,9 @@ pub struct Task {
     pub session: u64,
     /// The library that is the device.
     pub library: String,
+    /// The NCCL that it may load, if the server has one.
+    #[serde(default)]
+    pub nccl: Option<String>,
     /// The GPU's index in the library.
     pub gpu: i32,
     /// The vGPU's ordinal in the client.

@@ -4,6 +4,7 @@
 //! it looks ids up, checks ranges, and leaves the rest to the driver's judgement.
 
 mod array;
+mod collective;
 mod context;
 mod copy;
 mod event;

@@ -2,6 +2,7 @@
 //! In: a device whose context exists, the connection, what the session may have. Out: why the session ended.
 //! It frees nothing on the device and does not end the process: the caller does.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::sync::mpsc::Receiver;
@@ -23,6 +24,7 @@ use super::threads::Threads;
 use super::watch;
 use super::watch::{Resumption, Use};
 use super::watchdog::Watchdog;
+use crate::collective::Collectives;
 use crate::complete::completer::Completer;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
@@ -76,6 +78,8 @@ pub struct Plan {
     pub joining: Joining,
     /// Its ways to the daemon for what it shares with other sessions; `None`: nothing.
     pub peers: Option<PeerEnds>,
+    /// The server's NCCL, if it has one.
+    pub nccl: Option<PathBuf>,
     /// Its grace period; `None`: it ends with any of its connections.
     pub resumption: Option<Resumption>,
     /// The longest time without a command; `None`: no limit.
@@ -167,6 +171,7 @@ fn serve_begun<D: Device>(device: Arc<D>, begun: Begun, plan: Plan, output: Outp
     receiver.set_expected(expected.clone());
     receiver.take_descriptors(plan.shared_memory > 0);
     let beside = plan.peers.as_ref().map_or_else(Arc::default, |ends| Arc::clone(&ends.beside));
+    let session = plan.peers.as_ref().map_or(0, |ends| ends.session);
     let (hub, exports) = share(plan.peers, &beside, &host.budget);
     let shared = Arc::new(Shared {
         device,
@@ -182,6 +187,7 @@ fn serve_begun<D: Device>(device: Arc<D>, begun: Begun, plan: Plan, output: Outp
         descriptor: Mutex::default(),
         hub,
         links: Links::new(&host.budget),
+        collectives: Collectives::new(plan.nccl, session, &host.budget),
         client: Arc::new(client),
     });
     shared.transfers.begin_behind(last_transfer);

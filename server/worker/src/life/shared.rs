@@ -12,6 +12,7 @@ use floe_wire::{Ended, Reply};
 
 use super::log::Log;
 use super::watch::Use;
+use crate::collective::Collectives;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
@@ -42,6 +43,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) hub: Hub<D::Mapped>,
     /// Its links to sessions of other servers.
     pub(crate) links: Links<D>,
+    /// Its communicators.
+    pub(crate) collectives: Collectives,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }

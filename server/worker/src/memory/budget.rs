@@ -114,6 +114,8 @@ pub(crate) mod cost {
     pub(crate) const TEXTURE: u64 = 1 << 10;
     /// A ticket for importers.
     pub(crate) const TICKET: u64 = 256;
+    /// A communicator; what NCCL takes for it is bounded by the kernel only.
+    pub(crate) const COMM: u64 = 1 << 20;
     /// That another session has imported something.
     pub(crate) const HOLDER: u64 = 128;
     /// A peer link, without its staging memory.

@@ -266,6 +266,11 @@ impl<M: Mapped> Hub<M> {
         Some((link, key.secret(self.session, ticket)))
     }
 
+    /// The secret by which other workers prove a key to this session.
+    pub(crate) fn secret_of(&self, key: &Key, ticket: u64) -> Secret {
+        key.secret(self.session, ticket)
+    }
+
     /// Uses a ticket of a peer link up by one connection. False: it is over.
     pub(crate) fn use_link(&self, ticket: u64) -> bool {
         let tickets = &mut self.state().exports.tickets;

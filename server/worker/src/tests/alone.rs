@@ -5,6 +5,7 @@ use floe_device::Costs;
 use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
+use crate::collective::Collectives;
 use crate::complete::completer::Completer;
 use crate::complete::printing::Printing;
 use crate::issue::host_functions::HostFunctions;
@@ -34,7 +35,7 @@ impl Alone {
         let (sender, receiver) = Link::new(ours.into()).split();
         let shared = Arc::new(Shared {
             hub: Hub::alone(Arc::default(), budget),
-            device: device,
+            device,
             sender,
             stripes: Stripes::default(),
             transfers: Transfers::new(Spin::default()),
@@ -46,6 +47,7 @@ impl Alone {
             mirrors: crate::memory::mirrors::Mirrors::new(MIRRORED),
             descriptor: Default::default(),
             links: Links::new(budget),
+            collectives: Collectives::new(None, 0, &Budget::default()),
             client: Default::default(),
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());

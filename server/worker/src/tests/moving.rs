@@ -71,6 +71,7 @@ impl Worker {
             mirrored_memory: MIRRORED,
             transport_memory: TRANSPORT,
             device_speaks: false,
+            nccl: None,
             cache: None,
             used: Arc::default(),
             joining: Joining { early: Vec::new(), taker: Some(taker) },

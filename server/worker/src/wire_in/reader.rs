@@ -11,11 +11,12 @@ use std::sync::Arc;
 use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
-    CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
-    PIECE_BYTES, RaiseNow, ShareFile, ShareMemory,
+    AbortComm, AskComm, AskCommReply, CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, Field as _, FunctionId,
+    HostFunctionDone, LateBytes, Message as _, PIECE_BYTES, RaiseNow, ShareFile, ShareMemory,
 };
 
 use super::batch::{Batch, Command};
+use crate::collective::network::abort;
 use crate::issue::host_functions::{Done, HostFunctions};
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
@@ -91,6 +92,9 @@ impl<D: Device> Reader<D> {
             let message = RaiseNow::decode(payload).map_err(unreadable)?;
             return self.shared.hub.raise_now(&message).map_err(InputEnd::ProtocolViolation);
         }
+        if self.answers_at_once(sequence, kind, payload)? {
+            return Ok(());
+        }
         if kind == CopyBulkToDevice::KIND {
             let message = CopyBulkToDevice::decode(payload).map_err(unreadable)?;
             // The wait for room may be for what is in the batch.
@@ -105,6 +109,26 @@ impl<D: Device> Reader<D> {
         }
         batch.push(command);
         Ok(())
+    }
+
+    /// What is asked of a communicator whose work may hold the issuer.
+    fn answers_at_once(&self, sequence: u64, kind: u16, payload: &[u8]) -> Result<bool, InputEnd> {
+        let unreadable = |error: DecodeError| InputEnd::ProtocolViolation(error.to_string());
+        match kind {
+            AskComm::KIND => {
+                let (result, words) = self.shared.collectives.ask(AskComm::decode(payload).map_err(unreadable)?.comm.0);
+                let mut body = Vec::new();
+                AskCommReply { result, words: &words }.write(&mut body);
+                // A connection that is gone is noticed by the next read.
+                let _ = self.shared.reply(sequence, 0, "", &body);
+            }
+            AbortComm::KIND => {
+                let comm = AbortComm::decode(payload).map_err(unreadable)?.comm;
+                abort(&self.shared, sequence, comm.0);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the buffer.

@@ -26,7 +26,7 @@ pub(super) fn noun_source(noun: &Noun, borrowing: &BTreeSet<String>) -> String {
         "//! {}\n//! Plain values and their encoding; they check nothing beyond what the types say.\n{HEADER}",
         noun.about
     );
-    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId};\n\n");
+    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{ArrayId, BlockId, Call, Class, CommId, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId};\n\n");
     for message in &noun.messages {
         let doc = format!("{}\n\nKind {:#06x}, {}.", message.doc, message.id, class_words(message.class));
         struct_source(&mut out, &message.name, &doc, &message.fields, borrowing);

@@ -131,7 +131,7 @@ pub(super) struct Noun {
     pub(super) structs: Vec<Struct>,
 }
 
-const IDS: [&str; 14] = [
+const IDS: [&str; 15] = [
     "StreamId",
     "EventId",
     "LibraryId",
@@ -145,6 +145,7 @@ const IDS: [&str; 14] = [
     "TicketId",
     "SignalsId",
     "PeerLinkId",
+    "CommId",
     "DevicePtr",
 ];
 const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];

@@ -38,7 +38,7 @@ impl Client {
                 (CopyPlace::Device(from, _), CopyPlace::Device(to, _)) => here(from) && here(to),
                 _ => false,
             },
-            Work::Host(_) | Work::Record(_) | Work::Wait(_) => false,
+            Work::Host(_) | Work::Record(_) | Work::Wait(_) | Work::Own(_) => false,
             Work::Child(_) => return Err(CudaError::INVALID_VALUE),
         })
     }

@@ -41,6 +41,7 @@ impl Client {
             Work::Fill(fill) => self.fill_recorded(stream, &fill.fill),
             Work::Record(event) => self.event(*event)?.record_on(stream),
             Work::Wait(event) => Self::wait_on(stream, &*self.event(*event)?),
+            Work::Own(work) => self.group_recorded(stream, work),
             Work::Kernel(_) | Work::Words(_) | Work::Child(_) => Err(CudaError::NOT_SUPPORTED),
         }
     }

@@ -90,7 +90,7 @@ impl Host for OneGpu {
         AttachReply { session: admission.session, ..Default::default() }
     }
 
-    fn peer(&self, session: u64) -> Result<(), Refusal> {
+    fn peer(&self, session: u64, _: bool) -> Result<(), Refusal> {
         let refusal = Refusal { status: status::NOT_PERMITTED, detail: "no".into() };
         if session == 5 { Ok(()) } else { Err(refusal) }
     }

@@ -52,6 +52,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         // A failure of the work is forgotten with the context it happened in; what was said of it is not.
         // Streams do not wait for other servers any longer.
         self.end_peer_links();
+        self.shared.collectives.abort_all();
         let outcome = self.device().ctx_synchronize();
         // If the output does not reach the client, it is gone; other threads notice.
         let _ = self.shared.show_printed(outcome.is_err());

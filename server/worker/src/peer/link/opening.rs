@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_device::Device;
+use floe_device::nccl::sockets;
 use floe_transport::{Link, LinkError, Secret};
 use floe_wire::{
-    Decode as _, DecodeError, MAGIC, Message, NEWEST_VERSION, PAYLOAD_LIMIT, PeerHello, PeerJoin, PeerTicket, Push,
-    Reply, SETUP_PAYLOAD_LIMIT, TicketId, printable,
+    Decode as _, DecodeError, MAGIC, Message, NEWEST_VERSION, PAYLOAD_LIMIT, PeerHello, PeerJoin, PeerPort, PeerTicket,
+    Push, Reply, SETUP_PAYLOAD_LIMIT, TicketId, printable,
 };
 
 use super::PeerLink;
@@ -57,6 +58,78 @@ pub(crate) fn connect(socket: OwnedFd, purpose: &Purpose, deadline: Instant) -> 
     settle(link, sealed)
 }
 
+/// A port at which another worker's NCCL listens.
+pub(crate) struct Port {
+    /// The other session.
+    pub(crate) session: u64,
+    pub(crate) ticket: u64,
+    pub(crate) secret: Secret,
+    pub(crate) place: [u8; 16],
+    pub(crate) port: u16,
+}
+
+/// Opens a connection to a port on a socket on which nothing has been sent; `None`: the worker is the right one, and nothing
+/// listens there.
+pub(crate) fn connect_port(socket: OwnedFd, wanted: &Port, deadline: Instant) -> Result<Option<OwnedFd>, OpeningError> {
+    let Port { session, ticket, ref secret, place, port } = *wanted;
+    let mut link = Link::new(socket);
+    link.limit_payload(SETUP_PAYLOAD_LIMIT);
+    link.limit_writes(Some(PATIENCE))?;
+    ask(&mut link, &PeerHello { magic: MAGIC, version: NEWEST_VERSION, session }, deadline)?;
+    link.send(&PeerTicket { ticket: TicketId(ticket) })?;
+    link.seal(secret, deadline)?;
+    match ask(&mut link, &PeerPort { place: &place, port: port.into() }, deadline) {
+        Ok(()) => Ok(Some(settle(link, false)?.into_parts()?.socket)),
+        Err(OpeningError::Refused(words)) if words == NOBODY => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says that nothing listens at a port.
+const NOBODY: &str = "nothing listens there";
+
+/// Takes a connection for NCCL, whose key the other worker proves.
+fn accept_port<D: Device>(
+    shared: &Shared<D>,
+    mut link: Link,
+    secret: &Secret,
+    deadline: Instant,
+) -> Result<(), OpeningError> {
+    link.answer_seal(secret, deadline)?;
+    let (request, OwnedPort { place, port }) = next_port(&mut link, deadline)?;
+    let port = u16::try_from(port).ok().filter(|_| place == shared.collectives.place);
+    // Its worker looks for another one, or will try again: nothing that the operator has to know.
+    let refused = |link: &mut Link, detail| {
+        let status = floe_abi::CudaError::INVALID_HANDLE.code();
+        link.send(&Reply { request, status, earlier: 0, detail, body: &[] }).map(drop).map_err(OpeningError::from)
+    };
+    let Some(port) = port else { return refused(&mut link, "another worker's address") };
+    if !sockets::listens(port) {
+        return refused(&mut link, NOBODY);
+    }
+    link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &[] })?;
+    let socket = settle(link, false)?.into_parts()?.socket;
+    // One that has closed its port meanwhile closes this connection, too.
+    sockets::deliver(port, socket);
+    Ok(())
+}
+
+/// A frame that has to be a `PeerPort`.
+fn next_port(link: &mut Link, deadline: Instant) -> Result<(u64, OwnedPort), OpeningError> {
+    let frame = link.receive(Some(deadline))?.ok_or(OpeningError::Closed)?;
+    if frame.kind != PeerPort::KIND {
+        return Err(OpeningError::Refused(format!("it says {:#06x}, not {}", frame.kind, PeerPort::NAME)));
+    }
+    let PeerPort { place, port } = PeerPort::decode(frame.payload)?;
+    Ok((frame.sequence, OwnedPort { place: place.to_vec(), port }))
+}
+
+/// A `PeerPort` that owns its bytes.
+struct OwnedPort {
+    place: Vec<u8>,
+    port: u32,
+}
+
 /// Sends a request and waits until it is granted.
 fn ask(link: &mut Link, message: &impl Message, deadline: Instant) -> Result<(), OpeningError> {
     let request = link.send(message)?;
@@ -89,7 +162,8 @@ pub(crate) fn welcome<D: Device>(shared: &Arc<Shared<D>>, link: Link) {
         let accepted = accept(&this, link);
         this.links.end_unknown();
         match accepted {
-            Ok((peer_link, lane, link)) => drop(peer_link.open_lane(lane, link)),
+            Ok(Some((peer_link, lane, link))) => drop(peer_link.open_lane(lane, link)),
+            Ok(None) => {}
             Err(error) => this.log.line(format_args!("a connection of another server's worker is refused: {error}")),
         }
     };
@@ -100,11 +174,16 @@ pub(crate) fn welcome<D: Device>(shared: &Arc<Shared<D>>, link: Link) {
 
 type Accepted<D> = (Arc<PeerLink<D>>, u32, Link);
 
-fn accept<D: Device>(shared: &Arc<Shared<D>>, mut link: Link) -> Result<Accepted<D>, OpeningError> {
+/// A connection at its place in a link; `None`: it is NCCL's.
+fn accept<D: Device>(shared: &Arc<Shared<D>>, mut link: Link) -> Result<Option<Accepted<D>>, OpeningError> {
     let deadline = Instant::now() + PATIENCE;
     link.limit_payload(SETUP_PAYLOAD_LIMIT);
     link.limit_writes(Some(PATIENCE))?;
     let (_, PeerTicket { ticket }) = next(&mut link, deadline)?;
+    if let Some(key) = shared.collectives.keys.of_ticket(ticket.0) {
+        let secret = shared.hub.secret_of(&key, ticket.0);
+        return accept_port(shared, link, &secret, deadline).map(|()| None);
+    }
     let unknown = || OpeningError::Refused("it names no ticket of a peer link".into());
     let (id, secret) = shared.hub.link_of(ticket.0).ok_or_else(unknown)?;
     link.answer_seal(&secret, deadline)?;
@@ -123,7 +202,7 @@ fn accept<D: Device>(shared: &Arc<Shared<D>>, mut link: Link) -> Result<Accepted
     link.send(&Reply { request, status, earlier: 0, detail, body: &[] })?;
     let peer_link = taken.map_err(OpeningError::Refused)?;
     match settle(link, sealed) {
-        Ok(link) => Ok((peer_link, lane, link)),
+        Ok(link) => Ok(Some((peer_link, lane, link))),
         Err(error) => {
             peer_link.end("a connection of it failed before its first transfer");
             Err(error)

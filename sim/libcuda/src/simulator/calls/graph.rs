@@ -94,8 +94,8 @@ impl Simulator {
             Work::Words(words) => self.checked_words(&words.operations).map(Step::Words),
             Work::Record(event) => Ok(Step::Record(key_of(*event))),
             Work::Wait(event) => Ok(Step::Wait(key_of(*event))),
-            // A plan has dissolved it.
-            Work::Child(_) => Err(CudaError::INVALID_VALUE),
+            // A plan has dissolved the one; the other is the client's.
+            Work::Child(_) | Work::Own(_) => Err(CudaError::INVALID_VALUE),
         }
     }
 

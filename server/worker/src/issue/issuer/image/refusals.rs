@@ -29,6 +29,9 @@ impl<D: Device> Issuer<D> {
         if self.shared.links.any() {
             refuse("the session has links to sessions of other servers".into(), false);
         }
+        if self.shared.collectives.nccl().is_ok() {
+            refuse("the session has loaded NCCL, whose communicators no other worker can take over".into(), false);
+        }
         for at in self.sharing.unkept() {
             refuse(format!("pages at {at:#x} are of one file more than a session keeps descriptors of"), false);
         }

@@ -1,0 +1,119 @@
+//! What NCCL's functions of this process take and give, and how many bytes a call names.
+//! In and out: plain data. Nothing here is sent or looked up.
+
+use floe_abi::{CudaError, Stream};
+use floe_wire::CollectiveCall;
+
+/// `ncclUnhandledCudaError`.
+pub(super) const CUDA_ERROR: u32 = 1;
+
+/// A result of NCCL that is no success, with a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NcclFailure {
+    /// `ncclResult_t`.
+    pub code: u32,
+    /// What failed.
+    pub words: String,
+}
+
+/// What NCCL's functions give.
+pub type NcclResult<T> = Result<T, NcclFailure>;
+
+impl From<CudaError> for NcclFailure {
+    fn from(error: CudaError) -> Self {
+        Self { code: CUDA_ERROR, words: error.to_string() }
+    }
+}
+
+pub(super) fn failure<T>(code: u32, words: impl Into<String>) -> NcclResult<T> {
+    Err(NcclFailure { code, words: words.into() })
+}
+
+/// How a communicator comes about.
+#[derive(Debug, Clone, Copy)]
+pub enum Origin<'a> {
+    /// Of unique ids, on a device.
+    Ids {
+        /// The device.
+        device: i32,
+        /// 128 bytes each.
+        ids: &'a [u8],
+        /// The number of ranks.
+        ranks: i32,
+        /// This one.
+        rank: i32,
+    },
+    /// By a split of another.
+    Split {
+        /// The other.
+        comm: u64,
+        /// Ranks of one color are together.
+        color: i32,
+        /// Their order.
+        key: i32,
+    },
+    /// By leaving ranks out of another.
+    Shrink {
+        /// The other.
+        comm: u64,
+        /// The ranks that are left out.
+        excluded: &'a [i32],
+        /// 1: what it is doing is aborted first.
+        flags: u32,
+    },
+}
+
+/// A communicator to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewComm<'a> {
+    /// How.
+    pub origin: Origin<'a>,
+    /// Its configuration's numbers, in the order of the wire.
+    pub config: &'a [i32],
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// A communicator that was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MadeComm {
+    /// Its number; 0: the rank takes no part.
+    pub comm: u64,
+    /// This rank.
+    pub rank: i32,
+    /// The number of ranks.
+    pub ranks: i32,
+}
+
+/// One call of a group.
+#[derive(Debug, Clone, Copy)]
+pub struct Collective {
+    /// As on the wire, with the communicator's number in this process and the rank as the program gives it.
+    pub call: CollectiveCall,
+    /// The program's stream.
+    pub stream: Stream,
+    /// The root or the peer.
+    pub rank: i32,
+}
+
+/// Bytes of an element of an `ncclDataType_t`.
+pub(super) fn element_bytes(datatype: u32) -> Option<u64> {
+    [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1].get(usize::try_from(datatype).ok()?).copied()
+}
+
+/// How many times its count a rank reads and writes, by the call's kind on the wire.
+pub(super) fn extent(kind: u32, ranks: u64, is_root: bool) -> (u64, u64) {
+    let root = |times: u64| if is_root { times } else { 0 };
+    match kind {
+        1 => (root(1), 1),
+        2 => (1, root(1)),
+        3 => (1, ranks),
+        4 => (ranks, 1),
+        5 => (1, 0),
+        6 => (0, 1),
+        7 => (ranks, ranks),
+        8 => (1, root(ranks)),
+        9 => (root(ranks), 1),
+        _ => (1, 1),
+    }
+}

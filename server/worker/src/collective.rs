@@ -1,0 +1,263 @@
+//! The session's communicators, by the client's ids, and NCCL once it is loaded.
+//! In: ids from the wire, what NCCL gives and says. Out: communicators for calls; what has failed, for who asks.
+//! It makes no connection and calls NCCL only to ask a communicator for its error.
+
+pub(crate) mod keys;
+pub(crate) mod network;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaError;
+use floe_device::nccl::sockets::Place;
+use floe_device::nccl::{Comm, Nccl, NcclError, result};
+
+use crate::issue::fault::{Fault, violation};
+use crate::memory::budget::{Budget, Kept, cost};
+use keys::Keys;
+
+/// Communicators of a session at once.
+const MOST: usize = 1024;
+/// Threads that wait in NCCL at once.
+const MOST_WAITING: usize = 256;
+/// How long an abort waits for the issuer to leave a communicator that is about to go.
+const LEAVING: Duration = Duration::from_millis(200);
+/// The first byte of a worker's address: of addresses that no network routes.
+const PREFIX: u8 = 0xfd;
+
+/// A communicator that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) comm: Comm,
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+}
+
+struct Entry {
+    /// `None`: it is being made.
+    ready: Option<Ready>,
+    failed: Option<NcclError>,
+    /// Calls of the issuer that are using it.
+    users: usize,
+    handles: BTreeMap<u64, usize>,
+    _kept: Kept,
+}
+
+/// The communicators of a session.
+pub(crate) struct Collectives {
+    library: Option<PathBuf>,
+    pub(crate) place: Place,
+    nccl: OnceLock<Arc<Nccl>>,
+    comms: Mutex<BTreeMap<u64, Entry>>,
+    pub(crate) keys: Keys,
+    waiting: AtomicUsize,
+    budget: Budget,
+}
+
+impl Collectives {
+    /// Those of a session, whose server has NCCL or not.
+    pub(crate) fn new(library: Option<PathBuf>, session: u64, budget: &Budget) -> Self {
+        let mut place = [0; 16];
+        // Without random bytes it has the address of another worker with that number, and the keys tell them apart.
+        let _ = aws_lc_rs::rand::fill(&mut place[1..8]);
+        place[0] = PREFIX;
+        place[8..].copy_from_slice(&session.to_be_bytes());
+        Self {
+            library,
+            place,
+            nccl: OnceLock::new(),
+            comms: Mutex::default(),
+            keys: Keys::new(budget),
+            waiting: AtomicUsize::new(0),
+            budget: budget.clone(),
+        }
+    }
+
+    /// The library that the operator named.
+    pub(crate) fn library(&self) -> Result<&Path, Fault> {
+        let none =
+            || Fault::Explained(CudaError::NOT_SUPPORTED, "this server has no NCCL: floe serve --nccl PATH".into());
+        self.library.as_deref().ok_or_else(none)
+    }
+
+    /// NCCL, loaded by the first call.
+    pub(crate) fn open(&self, load: impl FnOnce(&Path) -> Result<Nccl, String>) -> Result<Arc<Nccl>, Fault> {
+        if let Some(nccl) = self.nccl.get() {
+            return Ok(Arc::clone(nccl));
+        }
+        let nccl = load(self.library()?).map_err(|words| Fault::Explained(CudaError::NOT_SUPPORTED, words))?;
+        Ok(Arc::clone(self.nccl.get_or_init(|| Arc::new(nccl))))
+    }
+
+    /// NCCL, which the client has opened.
+    pub(crate) fn nccl(&self) -> Result<Arc<Nccl>, Fault> {
+        self.nccl.get().map_or_else(|| violation("NCCL was not opened"), |nccl| Ok(Arc::clone(nccl)))
+    }
+
+    fn comms(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        floe_lock::lock(&self.comms)
+    }
+
+    /// A thread is about to wait in NCCL.
+    pub(crate) fn begin_waiting(&self) -> Result<(), Fault> {
+        let more = |count| (count < MOST_WAITING).then_some(count + 1);
+        match self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more than {MOST_WAITING} calls wait in NCCL")))
+            }
+        }
+    }
+
+    /// It does not wait any longer.
+    pub(crate) fn end_waiting(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A communicator is being made.
+    pub(crate) fn begin(&self, id: u64) -> Result<(), Fault> {
+        let mut comms = self.comms();
+        if id == 0 || comms.contains_key(&id) {
+            return violation(format!("communicator id is taken: {id}"));
+        }
+        if comms.len() >= MOST {
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more communicators than: {MOST}")));
+        }
+        let _kept = self.budget.keep(cost::COMM)?;
+        comms.insert(id, Entry { ready: None, failed: None, users: 0, handles: BTreeMap::new(), _kept });
+        Ok(())
+    }
+
+    /// It was made, or not. `false`: nobody wants it any more.
+    pub(crate) fn made(&self, id: u64, ready: Option<Ready>) -> bool {
+        let mut comms = self.comms();
+        let Some(entry) = comms.get_mut(&id) else { return false };
+        entry.ready = ready;
+        if ready.is_none() {
+            comms.remove(&id);
+        }
+        true
+    }
+
+    /// A communicator that can be used.
+    pub(crate) fn ready(&self, id: u64) -> Result<Ready, Fault> {
+        let ready = self.comms().get(&id).and_then(|entry| entry.ready);
+        ready.ok_or_else(|| Fault::Explained(CudaError::INVALID_HANDLE, format!("no communicator has the id: {id}")))
+    }
+
+    /// Has the issuer use communicators: an abort waits a while for its end.
+    pub(crate) fn use_all<T>(&self, ids: &[u64], act: impl FnOnce() -> T) -> T {
+        let count = |change: fn(usize) -> usize| {
+            let mut comms = self.comms();
+            for id in ids {
+                if let Some(entry) = comms.get_mut(id) {
+                    entry.users = change(entry.users);
+                }
+            }
+        };
+        count(|users| users + 1);
+        let done = act();
+        count(|users| users.saturating_sub(1));
+        done
+    }
+
+    /// Its work has failed.
+    pub(crate) fn fail(&self, id: u64, error: &NcclError) {
+        if let Some(entry) = self.comms().get_mut(&id) {
+            entry.failed.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// Its asynchronous error.
+    pub(crate) fn ask(&self, id: u64) -> (u32, String) {
+        let comms = self.comms();
+        let (Some(entry), Some(nccl)) = (comms.get(&id), self.nccl.get()) else {
+            // The command that makes it may not have got here.
+            return (result::IN_PROGRESS, String::new());
+        };
+        match (&entry.failed, entry.ready) {
+            (Some(error), _) => (error.code, error.words.clone()),
+            (None, None) => (result::IN_PROGRESS, String::new()),
+            (None, Some(ready)) => match nccl.async_error(ready.comm) {
+                result::SUCCESS => (result::SUCCESS, String::new()),
+                code => (code, nccl.last_error()),
+            },
+        }
+    }
+
+    /// Takes a communicator out: it is about to be destroyed.
+    pub(crate) fn take(&self, id: u64) -> Option<Ready> {
+        let deadline = Instant::now() + LEAVING;
+        while self.comms().get(&id).is_some_and(|entry| entry.users > 0) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.comms().remove(&id)?.ready
+    }
+
+    /// Aborts all: the context is about to end.
+    pub(crate) fn abort_all(&self) {
+        let all: Vec<_> = std::mem::take(&mut *self.comms()).into_values().filter_map(|entry| entry.ready).collect();
+        let Some(nccl) = self.nccl.get() else { return };
+        // What NCCL says of one that is in ruins is no news.
+        all.into_iter().for_each(|ready| drop(nccl.abort(ready.comm)));
+    }
+
+    /// Keeps a handle of NCCL's; the number for the client.
+    pub(crate) fn keep_handle(&self, id: u64, handle: usize) -> Result<u64, Fault> {
+        let mut comms = self.comms();
+        let Some(entry) = comms.get_mut(&id) else { return Err(CudaError::INVALID_HANDLE.into()) };
+        let number = entry.handles.keys().next_back().map_or(1, |last| last + 1);
+        self.budget.has(cost::MAPPING).then_some(()).ok_or(CudaError::OUT_OF_MEMORY)?;
+        entry.handles.insert(number, handle);
+        Ok(number)
+    }
+
+    /// Takes a handle out.
+    pub(crate) fn take_handle(&self, id: u64, number: u64) -> Result<usize, Fault> {
+        let taken = self.comms().get_mut(&id).and_then(|entry| entry.handles.remove(&number));
+        taken.ok_or_else(|| CudaError::INVALID_HANDLE.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn ids_are_checked_and_cost_host_memory_while_they_last() {
+        let budget = Budget::new(1 << 30);
+        let all = Collectives::new(None, 7, &budget);
+        assert!(matches!(all.begin(0), Err(Fault::ProtocolViolation(_))));
+        all.begin(1).unwrap();
+        assert!(matches!(all.begin(1), Err(Fault::ProtocolViolation(_))));
+        assert_eq!(budget.kept(), cost::COMM);
+        assert!(matches!(all.ready(1), Err(Fault::Explained(CudaError::INVALID_HANDLE, _))), "it is being made");
+        assert!(matches!(all.ready(2), Err(Fault::Explained(CudaError::INVALID_HANDLE, _))));
+        assert!(all.made(1, None), "it failed");
+        assert_eq!(budget.kept(), 0);
+        assert!(!all.made(1, None), "nobody wants it any more");
+    }
+
+    #[test]
+    fn a_session_has_so_many_communicators_and_no_nccl_where_the_operator_named_none() {
+        let all = Collectives::new(None, 7, &Budget::default());
+        (1..=MOST as u64).for_each(|id| all.begin(id).unwrap());
+        assert!(matches!(all.begin(MOST as u64 + 1), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));
+        assert!(matches!(all.library(), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
+        assert!(matches!(all.nccl(), Err(Fault::ProtocolViolation(_))));
+        assert_eq!(std::iter::from_fn(|| all.begin_waiting().ok()).count(), MOST_WAITING);
+        all.end_waiting();
+        assert!(all.begin_waiting().is_ok());
+    }
+
+    #[test]
+    fn a_worker_has_an_address_of_its_session_and_of_nobody_elses() {
+        let [one, other] = [(); 2].map(|()| Collectives::new(None, 7, &Budget::default()).place);
+        assert_eq!((one[0], &one[8..]), (PREFIX, &7_u64.to_be_bytes()[..]));
+        assert_ne!(one, other, "two servers may have sessions of one number");
+    }
+}

@@ -1,0 +1,126 @@
+//! The keys in unique ids: who has one may connect to the others that have it.
+//! In: unique ids as the client has them. Out: NCCL's own part of them; tickets and keys for connections.
+//! It is kept by the session to its end: communicators that NCCL makes of others go on with the same key.
+
+use std::sync::Mutex;
+
+use floe_abi::CudaError;
+use floe_device::nccl::{UNIQUE_ID_BYTES, UniqueId};
+
+use crate::issue::fault::{Fault, violation};
+use crate::memory::budget::{Budget, Kept, cost};
+use crate::peer::proof::{KEY_BYTES, Key};
+
+/// Keys of a session.
+const MOST: usize = 256;
+/// Bytes of a unique id that NCCL may use.
+const OWN: usize = UNIQUE_ID_BYTES - KEY_BYTES;
+
+/// The keys of a session, the newest last.
+pub(crate) struct Keys {
+    all: Mutex<Vec<(u64, Key, Kept)>>,
+    budget: Budget,
+}
+
+/// The number by which a key is named in the clear.
+fn ticket_of(key: &[u8]) -> u64 {
+    let hash = blake3::derive_key("floe 2026-11 unique id", key);
+    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
+}
+
+impl Keys {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self { all: Mutex::default(), budget: budget.clone() }
+    }
+
+    fn add(&self, bytes: &[u8]) -> Result<(), Fault> {
+        let (ticket, Some(key)) = (ticket_of(bytes), Key::of(bytes)) else { return violation("no key of a unique id") };
+        let mut all = floe_lock::lock(&self.all);
+        if all.iter().any(|(known, ..)| *known == ticket) {
+            return Ok(());
+        }
+        if all.len() >= MOST {
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more unique ids than: {MOST}")));
+        }
+        all.push((ticket, key, self.budget.keep(cost::TICKET)?));
+        Ok(())
+    }
+
+    /// A unique id of NCCL's with a new key, which this session has from here on.
+    pub(crate) fn seal(&self, id: UniqueId) -> Result<UniqueId, Fault> {
+        let UniqueId(mut bytes) = id;
+        if bytes[OWN..].iter().any(|byte| *byte != 0) {
+            let words = "this NCCL's unique ids have no room for a key".to_owned();
+            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
+        }
+        let none = |_| Fault::Explained(CudaError::OPERATING_SYSTEM, "no random bytes".to_owned());
+        aws_lc_rs::rand::fill(&mut bytes[OWN..]).map_err(none)?;
+        self.add(&bytes[OWN..])?;
+        Ok(UniqueId(bytes))
+    }
+
+    /// NCCL's part of unique ids, whose keys this session has from here on. They come from a program that may have made
+    /// them up.
+    pub(crate) fn open(&self, ids: &[u8]) -> Result<Vec<UniqueId>, Fault> {
+        let (all, rest) = ids.as_chunks::<UNIQUE_ID_BYTES>();
+        if all.is_empty() || !rest.is_empty() {
+            return violation(format!("unique ids have no: {} bytes", ids.len()));
+        }
+        let open = |id: &[u8; UNIQUE_ID_BYTES]| {
+            let mut own = *id;
+            if id[OWN..].iter().all(|byte| *byte == 0) {
+                let words = "a unique id that no server of floe made".to_owned();
+                return Err(Fault::Explained(CudaError::INVALID_VALUE, words));
+            }
+            self.add(&id[OWN..])?;
+            own[OWN..].fill(0);
+            Ok(UniqueId(own))
+        };
+        all.iter().map(open).collect()
+    }
+
+    /// The key of a ticket.
+    pub(crate) fn of_ticket(&self, ticket: u64) -> Option<Key> {
+        floe_lock::lock(&self.all).iter().find(|(known, ..)| *known == ticket).map(|(_, key, _)| key.clone())
+    }
+
+    /// All of them, the newest first.
+    pub(crate) fn all(&self) -> Vec<(u64, Key)> {
+        floe_lock::lock(&self.all).iter().rev().map(|(ticket, key, _)| (*ticket, key.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    fn nccls() -> UniqueId {
+        let mut bytes = [0; UNIQUE_ID_BYTES];
+        bytes[..48].fill(7);
+        UniqueId(bytes)
+    }
+
+    #[test]
+    fn who_gets_a_unique_id_has_its_key_and_nccl_gets_its_own_part() {
+        let (maker, other) = (Keys::new(&Budget::default()), Keys::new(&Budget::default()));
+        let id = maker.seal(nccls()).unwrap();
+        assert_eq!(other.open(&id.0).unwrap(), [nccls()]);
+        let (ticket, key) = maker.all().remove(0);
+        assert_eq!(other.of_ticket(ticket), Some(key));
+        assert_eq!(other.of_ticket(ticket ^ 1), None);
+        assert_ne!(maker.seal(nccls()).unwrap(), id, "each has a key of its own");
+    }
+
+    #[test]
+    fn hostile_ids_are_refused_and_a_session_has_so_many() {
+        let keys = Keys::new(&Budget::default());
+        assert!(matches!(keys.open(&[]), Err(Fault::ProtocolViolation(_))));
+        assert!(matches!(keys.open(&[1; 129]), Err(Fault::ProtocolViolation(_))));
+        assert!(matches!(keys.open(&nccls().0), Err(Fault::Explained(CudaError::INVALID_VALUE, _))));
+        assert!(matches!(keys.seal(UniqueId([1; 128])), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
+        let made = std::iter::from_fn(|| keys.seal(nccls()).ok()).count();
+        assert_eq!(made, MOST);
+        assert!(keys.open(&[keys.all()[0].0.to_le_bytes()[0]; 128]).is_err());
+    }
+}

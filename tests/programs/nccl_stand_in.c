@@ -1,0 +1,380 @@
+/* Stands in for NVIDIA's NCCL where there is no GPU: ranks find each other by sockets, as NCCL's do, and move and add bytes
+ * through the driver API of the process. Of each function it has what the tests use; work is done when a group ends.
+ * In: NCCL's calls in a worker. Out: the same results as NCCL's for sums of float and int. It has none of NCCL's code. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+typedef int Result;
+enum { SUCCESS = 0, CUDA_ERROR = 1, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6 };
+enum { MOST_RANKS = 16, MOST_CALLS = 64 };
+
+typedef struct { char bytes[128]; } UniqueId;
+typedef struct { uint64_t magic; struct sockaddr_in6 root; } Handle;
+
+typedef struct Comm {
+    int rank, ranks, socket[MOST_RANKS], failed, color;
+    uint64_t scalars[8];
+    int scalar_count;
+} Comm;
+
+typedef struct { int kind, rank, datatype, operation; size_t count; uint64_t send, receive; Comm *comm; void *stream; } Call;
+
+static __thread int depth;
+static __thread Call calls[MOST_CALLS];
+static __thread int call_count;
+static char last[256] = "nothing failed";
+
+static int (*stream_synchronize)(void *);
+static int (*to_host)(void *, uint64_t, size_t);
+static int (*to_device)(uint64_t, const void *, size_t);
+
+static Result fail(Result result, const char *words) {
+    snprintf(last, sizeof last, "stand-in: %s: %s", words, strerror(errno));
+    return result;
+}
+
+static int load_driver(void) {
+    if (to_device) return 0;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!driver) return -1;
+    stream_synchronize = (int (*)(void *))dlsym(driver, "cuStreamSynchronize");
+    to_host = (int (*)(void *, uint64_t, size_t))dlsym(driver, "cuMemcpyDtoH_v2");
+    to_device = (int (*)(uint64_t, const void *, size_t))dlsym(driver, "cuMemcpyHtoD_v2");
+    return stream_synchronize && to_host && to_device ? 0 : -1;
+}
+
+/* The address of the one interface that NCCL would take. */
+static int own_address(struct sockaddr_in6 *address) {
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return -1;
+    int found = -1;
+    for (struct ifaddrs *at = all; at && found; at = at->ifa_next)
+        if (at->ifa_addr && at->ifa_addr->sa_family == AF_INET6) {
+            memcpy(address, at->ifa_addr, sizeof *address);
+            found = 0;
+        }
+    freeifaddrs(all);
+    address->sin6_port = 0;
+    return found;
+}
+
+static int listen_somewhere(struct sockaddr_in6 *address) {
+    socklen_t length = sizeof *address;
+    int one = 1, fd = socket(AF_INET6, SOCK_STREAM, 0);
+    if (fd < 0 || own_address(address) || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one)
+        || bind(fd, (struct sockaddr *)address, sizeof *address) || listen(fd, 64)
+        || getsockname(fd, (struct sockaddr *)address, &length))
+        return -1;
+    return fd;
+}
+
+static int connect_to(const struct sockaddr_in6 *address) {
+    int one = 1, fd = socket(AF_INET6, SOCK_STREAM, 0);
+    if (fd < 0) return -1;
+    if (connect(fd, (const struct sockaddr *)address, sizeof *address)
+        || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static int put(int fd, const void *bytes, size_t count) {
+    for (size_t done = 0; done < count;) {
+        ssize_t more = send(fd, (const char *)bytes + done, count - done, MSG_NOSIGNAL);
+        if (more <= 0 && errno != EINTR) return -1;
+        if (more > 0) done += (size_t)more;
+    }
+    return 0;
+}
+
+static int get(int fd, void *bytes, size_t count) {
+    for (size_t done = 0; done < count;) {
+        ssize_t more = recv(fd, (char *)bytes + done, count - done, 0);
+        if (more == 0) errno = ECONNRESET;
+        if (more == 0 || (more < 0 && errno != EINTR)) return -1;
+        if (more > 0) done += (size_t)more;
+    }
+    return 0;
+}
+
+/* What a rank says to the root, and the root to all: ranks, and where each listens. */
+typedef struct { uint64_t magic; int rank, ranks; struct sockaddr_in6 at; } Hello;
+
+typedef struct { int listener; uint64_t magic; } Root;
+
+static void *serve_root(void *argument) {
+    Root root = *(Root *)argument;
+    free(argument);
+    int from[MOST_RANKS], there = 0, ranks = 1;
+    struct sockaddr_in6 at[MOST_RANKS];
+    while (there < ranks) {
+        Hello hello;
+        int fd = accept(root.listener, NULL, NULL);
+        if (fd < 0) return NULL;
+        if (get(fd, &hello, sizeof hello) || hello.magic != root.magic || hello.ranks > MOST_RANKS) {
+            close(fd);
+            continue;
+        }
+        ranks = hello.ranks;
+        from[hello.rank] = fd;
+        at[hello.rank] = hello.at;
+        there++;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        put(from[rank], at, sizeof at[0] * (size_t)ranks);
+        close(from[rank]);
+    }
+    close(root.listener);
+    return NULL;
+}
+
+Result ncclGetVersion(int *version) { *version = 22809; return SUCCESS; }
+const char *ncclGetLastError(Comm *comm) { (void)comm; return last; }
+
+Result ncclGetUniqueId(UniqueId *id) {
+    Handle handle = { .magic = ((uint64_t)rand() << 32) ^ (uint64_t)(uintptr_t)&handle };
+    Root *root = malloc(sizeof *root);
+    root->listener = listen_somewhere(&handle.root);
+    root->magic = handle.magic;
+    if (root->listener < 0) return fail(SYSTEM_ERROR, "no root listens");
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, serve_root, root)) return fail(SYSTEM_ERROR, "no thread for the root");
+    pthread_detach(thread);
+    memset(id, 0, sizeof *id);
+    memcpy(id, &handle, sizeof handle);
+    return SUCCESS;
+}
+
+/* Every rank listens; the higher one of a pair connects and says which it is. */
+static Result meet(Comm *comm, const UniqueId *id) {
+    Handle handle;
+    memcpy(&handle, id, sizeof handle);
+    Hello hello = { .magic = handle.magic, .rank = comm->rank, .ranks = comm->ranks };
+    struct sockaddr_in6 at[MOST_RANKS];
+    int listener = listen_somewhere(&hello.at), root = connect_to(&handle.root);
+    if (listener < 0 || root < 0) return fail(SYSTEM_ERROR, "the root is not reached");
+    if (put(root, &hello, sizeof hello) || get(root, at, sizeof at[0] * (size_t)comm->ranks))
+        return fail(REMOTE_ERROR, "the root is gone");
+    close(root);
+    for (int peer = 0; peer < comm->rank; peer++) {
+        comm->socket[peer] = connect_to(&at[peer]);
+        if (comm->socket[peer] < 0 || put(comm->socket[peer], &comm->rank, sizeof comm->rank))
+            return fail(REMOTE_ERROR, "a rank is not reached");
+    }
+    for (int peer = comm->rank + 1; peer < comm->ranks; peer++) {
+        int which, fd = accept(listener, NULL, NULL);
+        if (fd < 0 || get(fd, &which, sizeof which)) return fail(REMOTE_ERROR, "a rank does not come");
+        comm->socket[which] = fd;
+    }
+    close(listener);
+    return SUCCESS;
+}
+
+Result ncclCommInitRankConfig(Comm **made, int ranks, UniqueId id, int rank, const void *config) {
+    (void)config;
+    if (ranks > MOST_RANKS || load_driver()) return fail(SYSTEM_ERROR, "no driver, or too many ranks");
+    Comm *comm = calloc(1, sizeof *comm);
+    comm->rank = rank;
+    comm->ranks = ranks;
+    Result met = meet(comm, &id);
+    if (met == SUCCESS) *made = comm;
+    return met;
+}
+
+Result ncclCommInitRankScalable(Comm **made, int ranks, int rank, int count, UniqueId *ids, const void *config) {
+    return count < 1 ? INVALID_ARGUMENT : ncclCommInitRankConfig(made, ranks, ids[0], rank, config);
+}
+
+static Result exchange(Comm *comm, int peer, const void *out, size_t out_bytes, void *in, size_t in_bytes) {
+    if (peer == comm->rank) {
+        memcpy(in, out, in_bytes);
+        return SUCCESS;
+    }
+    /* The lower one speaks first, so that neither waits for room of the other. */
+    int fd = comm->socket[peer], first = comm->rank < peer;
+    if (first && put(fd, out, out_bytes)) return fail(REMOTE_ERROR, "a rank is gone");
+    if (get(fd, in, in_bytes)) return fail(REMOTE_ERROR, "a rank is gone");
+    if (!first && put(fd, out, out_bytes)) return fail(REMOTE_ERROR, "a rank is gone");
+    return SUCCESS;
+}
+
+/* Ranks of one color, in order of rank, over connections of the parent's. */
+Result ncclCommSplit(Comm *parent, int color, int key, Comm **made, const void *config) {
+    (void)key;
+    (void)config;
+    int colors[MOST_RANKS];
+    for (int peer = 0; peer < parent->ranks; peer++)
+        if (exchange(parent, peer, &color, sizeof color, &colors[peer], sizeof color)) return REMOTE_ERROR;
+    *made = NULL;
+    if (color < 0) return SUCCESS;
+    Comm *comm = calloc(1, sizeof *comm);
+    for (int peer = 0; peer < parent->ranks; peer++) {
+        if (colors[peer] != color) continue;
+        if (peer == parent->rank) comm->rank = comm->ranks;
+        else comm->socket[comm->ranks] = dup(parent->socket[peer]);
+        comm->ranks++;
+    }
+    *made = comm;
+    return SUCCESS;
+}
+
+Result ncclCommShrink(Comm *comm, int *list, int count, Comm **made, const void *config, int flags) {
+    (void)list;
+    (void)flags;
+    if (count != 0) return fail(INVALID_ARGUMENT, "leaves no rank out");
+    return ncclCommSplit(comm, 0, 0, made, config);
+}
+
+Result ncclCommUserRank(Comm *comm, int *rank) { *rank = comm->rank; return SUCCESS; }
+Result ncclCommCount(Comm *comm, int *ranks) { *ranks = comm->ranks; return SUCCESS; }
+Result ncclCommGetAsyncError(Comm *comm, int *error) { *error = comm->failed; return SUCCESS; }
+Result ncclCommFinalize(Comm *comm) { (void)comm; return SUCCESS; }
+Result ncclCommRevoke(Comm *comm, int flags) {
+    (void)flags;
+    for (int peer = 0; peer < comm->ranks; peer++)
+        if (peer != comm->rank) shutdown(comm->socket[peer], SHUT_RDWR);
+    return SUCCESS;
+}
+Result ncclCommDestroy(Comm *comm) {
+    for (int peer = 0; peer < comm->ranks; peer++)
+        if (peer != comm->rank) close(comm->socket[peer]);
+    free(comm);
+    return SUCCESS;
+}
+/* Whoever is in a call with it is not in its memory any more, but may still look at it. */
+Result ncclCommAbort(Comm *comm) { return ncclCommRevoke(comm, 0); }
+Result ncclRedOpCreatePreMulSum(int *operation, void *scalar, int datatype, int residence, Comm *comm) {
+    (void)datatype;
+    if (residence != 1 || comm->scalar_count == 8) return fail(INVALID_ARGUMENT, "such a scalar");
+    memcpy(&comm->scalars[comm->scalar_count], scalar, 4);
+    *operation = 5 + comm->scalar_count++;
+    return SUCCESS;
+}
+Result ncclRedOpDestroy(int operation, Comm *comm) { (void)comm; return operation < 5 ? INVALID_ARGUMENT : SUCCESS; }
+Result ncclCommRegister(Comm *comm, void *at, size_t bytes, void **handle) {
+    (void)comm;
+    (void)bytes;
+    *handle = at;
+    return SUCCESS;
+}
+Result ncclCommDeregister(Comm *comm, void *handle) { (void)comm; return handle ? SUCCESS : INVALID_ARGUMENT; }
+
+static size_t element(int datatype) { return datatype == 4 || datatype == 5 || datatype == 8 ? 8 : datatype < 2 ? 1 : 4; }
+
+static void add(void *to, const void *from, size_t count, int datatype) {
+    for (size_t at = 0; at < count; at++) {
+        if (datatype == 7) ((float *)to)[at] += ((const float *)from)[at];
+        else ((int *)to)[at] += ((const int *)from)[at];
+    }
+}
+
+enum { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECEIVE, ALL_TO_ALL, GATHER, SCATTER };
+
+/* Every rank has everybody's part: enough for every collective that tests are about. */
+static Result collect(Call *call, size_t bytes, char *all) {
+    char *own = malloc(bytes + 1);
+    Result result = SUCCESS;
+    if (call->send && to_host(own, call->send, bytes)) result = fail(CUDA_ERROR, "reading");
+    for (int peer = 0; result == SUCCESS && peer < call->comm->ranks; peer++)
+        result = exchange(call->comm, peer, own, bytes, all + bytes * (size_t)peer, bytes);
+    free(own);
+    return result;
+}
+
+static Result run(Call *call) {
+    Comm *comm = call->comm;
+    size_t width = element(call->datatype), bytes = call->count * width, ranks = (size_t)comm->ranks;
+    if (stream_synchronize(call->stream)) return fail(CUDA_ERROR, "waiting for the stream");
+    if (call->kind == SEND || call->kind == RECEIVE) {
+        char *room = malloc(bytes + 1);
+        Result result = SUCCESS;
+        if (call->kind == SEND) {
+            if (to_host(room, call->send, bytes)) result = fail(CUDA_ERROR, "reading");
+            else if (put(comm->socket[call->rank], room, bytes)) result = fail(REMOTE_ERROR, "a rank is gone");
+        } else if (get(comm->socket[call->rank], room, bytes)) result = fail(REMOTE_ERROR, "a rank is gone");
+        else if (to_device(call->receive, room, bytes)) result = fail(CUDA_ERROR, "writing");
+        free(room);
+        return result;
+    }
+    int is_whole = call->kind == REDUCE_SCATTER || call->kind == ALL_TO_ALL || call->kind == SCATTER;
+    size_t part = is_whole ? bytes * ranks : bytes;
+    char *all = calloc(ranks, part + 1), *out = calloc(ranks, part + 1);
+    /* Of a scatter or a broadcast only the root has memory to read. */
+    if ((call->kind == SCATTER || call->kind == BROADCAST) && comm->rank != call->rank) call->send = 0;
+    Result result = collect(call, part, all);
+    size_t own = bytes * (size_t)comm->rank, out_bytes = bytes;
+    for (size_t peer = 0; result == SUCCESS && peer < ranks; peer++) {
+        char *from = all + part * peer;
+        switch (call->kind) {
+        case ALL_REDUCE: case REDUCE: add(out, from, call->count, call->datatype); break;
+        case REDUCE_SCATTER: add(out, from + own, call->count, call->datatype); break;
+        case BROADCAST: if ((int)peer == call->rank) memcpy(out, from, bytes); break;
+        case SCATTER: if ((int)peer == call->rank) memcpy(out, from + own, bytes); break;
+        case ALL_TO_ALL: memcpy(out + bytes * peer, from + own, bytes); out_bytes = bytes * ranks; break;
+        default: memcpy(out + bytes * peer, from, bytes); out_bytes = bytes * ranks;
+        }
+    }
+    if (call->operation >= 5) {
+        float scalar;
+        memcpy(&scalar, &comm->scalars[call->operation - 5], sizeof scalar);
+        for (size_t at = 0; at < call->count; at++) ((float *)out)[at] *= scalar;
+    }
+    int writes = (call->kind != REDUCE && call->kind != GATHER) || comm->rank == call->rank;
+    if (result == SUCCESS && writes && to_device(call->receive, out, out_bytes)) result = fail(CUDA_ERROR, "writing");
+    free(all);
+    free(out);
+    return result;
+}
+
+/* Sends go before receives, of which the lower rank's first, so that two ranks do not wait for each other. */
+Result ncclGroupEnd(void) {
+    if (depth == 0 || --depth) return SUCCESS;
+    Result result = SUCCESS;
+    for (int pass = 0; pass < 2; pass++)
+        for (int at = 0; at < call_count && result == SUCCESS; at++) {
+            Call *call = &calls[at];
+            if ((call->kind == RECEIVE) != pass) continue;
+            result = run(call);
+            if (result != SUCCESS) call->comm->failed = result;
+        }
+    call_count = 0;
+    return result;
+}
+Result ncclGroupStart(void) { depth++; return SUCCESS; }
+
+static Result later(Call call) {
+    if (call_count == MOST_CALLS) return INVALID_ARGUMENT;
+    int alone = depth == 0;
+    if (alone) ncclGroupStart();
+    calls[call_count++] = call;
+    return alone ? ncclGroupEnd() : SUCCESS;
+}
+
+#define CALL(k, ...) later((Call){ .kind = k, .count = count, .datatype = datatype, .comm = comm, .stream = stream, __VA_ARGS__ })
+#define ARGUMENTS uint64_t send, uint64_t receive, size_t count, int datatype
+#define REST Comm *comm, void *stream
+Result ncclAllReduce(ARGUMENTS, int op, REST) { return CALL(ALL_REDUCE, .send = send, .receive = receive, .operation = op); }
+Result ncclReduce(ARGUMENTS, int op, int root, REST) { return CALL(REDUCE, .send = send, .receive = receive, .operation = op, .rank = root); }
+Result ncclBroadcast(ARGUMENTS, int root, REST) { return CALL(BROADCAST, .send = send, .receive = receive, .rank = root); }
+Result ncclAllGather(ARGUMENTS, REST) { return CALL(ALL_GATHER, .send = send, .receive = receive); }
+Result ncclReduceScatter(ARGUMENTS, int op, REST) { return CALL(REDUCE_SCATTER, .send = send, .receive = receive, .operation = op); }
+Result ncclAlltoAll(ARGUMENTS, REST) { return CALL(ALL_TO_ALL, .send = send, .receive = receive); }
+Result ncclGather(ARGUMENTS, int root, REST) { return CALL(GATHER, .send = send, .receive = receive, .rank = root); }
+Result ncclScatter(ARGUMENTS, int root, REST) { return CALL(SCATTER, .send = send, .receive = receive, .rank = root); }
+Result ncclSend(uint64_t send, size_t count, int datatype, int peer, REST) { return CALL(SEND, .send = send, .rank = peer); }
+Result ncclRecv(uint64_t receive, size_t count, int datatype, int peer, REST) { return CALL(RECEIVE, .receive = receive, .rank = peer); }

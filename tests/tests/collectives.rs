@@ -1,0 +1,185 @@
+//! NCCL beside the GPUs: an ordinary program whose ranks are on two daemons, and a stand-in for NVIDIA's library in the workers.
+//! In: C programs, built here. Out: results, which the programs check themselves, and what daemons and workers do of hostile
+//! calls and of ranks that die.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use floe_tests::{Floed, Outcome, Program, installation, repository};
+use tempfile::TempDir;
+
+/// Longest time for a rank to notice that another is gone, before a test calls it stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The stand-in and the program, built.
+struct Built {
+    folder: TempDir,
+}
+
+impl Built {
+    fn new() -> Self {
+        let this = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let client = installation().join("lib/client");
+        this.compile("nccl_stand_in.c", "libnccl.so.2", &["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2"], &[]);
+        let libraries = [client.join("libcuda.so.1"), client.join("nccl/libnccl.so.2")];
+        this.compile("collectives.c", "collectives", &[], &libraries);
+        this
+    }
+
+    fn compile(&self, source: &str, made: &str, flags: &[&str], libraries: &[PathBuf]) {
+        let built = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra", "-Werror"])
+            .args(flags)
+            .arg("-o")
+            .arg(self.path(made))
+            .arg(repository().join("tests/programs").join(source))
+            .args(libraries)
+            .args(["-lpthread", "-ldl"])
+            .status();
+        assert!(built.expect("cc runs").success(), "{source}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn program(&self, arguments: &[&str]) -> Program {
+        Program::new(self.path("collectives"), arguments)
+    }
+
+    /// Two daemons with NCCL that name each other.
+    fn daemons(&self, over_tcp: bool) -> [Floed; 2] {
+        let library = self.path("libnccl.so.2").display().to_string();
+        Floed::start_two(&["--nccl", &library], over_tcp)
+    }
+}
+
+fn places(daemons: &[Floed], address: impl Fn(&Floed) -> String) -> Vec<String> {
+    daemons.iter().map(|daemon| format!("{}:0", address(daemon))).collect()
+}
+
+fn is_right(outcome: &Outcome) {
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    assert_eq!(outcome.stdout, "right\n");
+}
+
+fn ranks_of_one_process(over_tcp: bool, address: impl Fn(&Floed) -> String) {
+    let built = Built::new();
+    let daemons = built.daemons(over_tcp);
+    let program = built.program(&["together", "2"]).on_each(&daemons[0], &places(&daemons, address));
+    is_right(&program.run());
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn two_ranks_of_a_process_on_two_daemons_over_tcp() {
+    ranks_of_one_process(true, |daemon| daemon.tcp().to_owned());
+}
+
+#[test]
+fn two_ranks_of_a_process_on_two_daemons_over_the_unix_socket() {
+    ranks_of_one_process(false, |daemon| daemon.unix().to_owned());
+}
+
+#[test]
+fn two_ranks_of_a_process_on_two_daemons_over_rings_in_shared_memory() {
+    ranks_of_one_process(false, Floed::shm);
+}
+
+/// Also of one server, where it is asked for: no two workers are one machine to NCCL.
+#[test]
+fn three_ranks_of_which_two_are_on_one_daemon() {
+    let built = Built::new();
+    let daemons = built.daemons(true);
+    let mut places = places(&daemons, |daemon| daemon.tcp().to_owned());
+    places.push(places[1].clone());
+    is_right(&built.program(&["together", "3"]).on_each(&daemons[0], &places).run());
+}
+
+/// Runs both ranks, each in a process of its own on a daemon of its own.
+fn ranks_of_two_processes(built: &Built, daemons: &[Floed; 2], mode: &[&str]) -> [Outcome; 2] {
+    let id = built.path("id").display().to_string();
+    let run = |rank: usize| {
+        let (rank_text, daemon) = (rank.to_string(), &daemons[rank]);
+        let arguments = [&mode[..1], &[&rank_text], &mode[1..], &[&id]].concat();
+        let program = built.program(&arguments).on(daemon, daemon.tcp()).flag("--nccl").flag("forwarded");
+        program.run()
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(0));
+        let second = run(1);
+        [first.join().expect("it runs"), second]
+    })
+}
+
+#[test]
+fn two_ranks_of_two_processes_on_two_daemons() {
+    let built = Built::new();
+    let daemons = built.daemons(true);
+    ranks_of_two_processes(&built, &daemons, &["rank", "2"]).iter().for_each(is_right);
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn a_rank_whose_other_has_left_is_told_and_does_not_wait_for_ever() {
+    let built = Built::new();
+    let daemons = built.daemons(true);
+    let start = Instant::now();
+    let [stays, leaves] = ranks_of_two_processes(&built, &daemons, &["left"]);
+    is_right(&stays);
+    assert_eq!(leaves.code, Some(0), "{}{}", leaves.stdout, leaves.stderr);
+    assert!(start.elapsed() < PATIENCE);
+}
+
+#[test]
+fn wrong_calls_are_refused_by_name_before_nccl_sees_them() {
+    let built = Built::new();
+    let daemons = built.daemons(true);
+    let places = places(&daemons, |daemon| daemon.tcp().to_owned());
+    is_right(&built.program(&["wrong"]).on_each(&daemons[0], &places).run());
+}
+
+/// The words of a program that could not begin.
+fn refusal(outcome: &Outcome) -> String {
+    assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
+    outcome.stdout.clone()
+}
+
+#[test]
+fn servers_that_have_not_named_each_other_are_not_connected() {
+    let built = Built::new();
+    let library = built.path("libnccl.so.2").display().to_string();
+    let first = Floed::start_with(&["--nccl", &library], &[]);
+    let second = Floed::start_beside(&first, &["--nccl", &library]);
+    let places = [&first, &second].map(|daemon| format!("{}:0", daemon.tcp()));
+    let words = refusal(&built.program(&["together", "2"]).on_each(&first, &places).run());
+    assert!(words.contains("Network is unreachable"), "{words}");
+}
+
+#[test]
+fn a_server_without_nccl_says_so() {
+    let built = Built::new();
+    let daemons = Floed::start_two(&["--nccl", "off"], true);
+    let places = places(&daemons, |daemon| daemon.tcp().to_owned());
+    let words = refusal(&built.program(&["together", "2"]).on_each(&daemons[0], &places).run());
+    assert!(words.contains("this server has no NCCL"), "{words}");
+}
+
+/// Every name of NCCL's header that a program may be linked with.
+#[test]
+fn floes_library_has_every_name_of_its_table_and_its_twin() {
+    let table = std::fs::read_to_string(repository().join("api/nccl/entries.toml")).expect("it is there");
+    let library = installation().join("lib/client/nccl/libnccl.so.2");
+    let exported = exported(&library);
+    let names = table.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    for name in names {
+        assert!(exported.contains(&name.to_owned()) && exported.contains(&format!("p{name}")), "{name}");
+    }
+}
+
+fn exported(library: &Path) -> Vec<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect()
+}
