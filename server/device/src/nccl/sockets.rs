@@ -83,7 +83,7 @@ pub fn socket(domain: c_int, kind: c_int) -> Option<c_int> {
     let mut flags = OFlags::empty();
     flags.set(OFlags::NONBLOCK, kind & libc::SOCK_NONBLOCK != 0);
     flags.set(OFlags::CLOEXEC, kind & libc::SOCK_CLOEXEC != 0);
-    Some(sockets.table.add(stands_for, flags).map_or_else(failed, |fd| std::os::fd::IntoRawFd::into_raw_fd(fd)))
+    Some(sockets.table.add(stands_for, flags).map_or_else(failed, std::os::fd::IntoRawFd::into_raw_fd))
 }
 
 /// `bind`: the port is the only part of the address that is asked for.
@@ -114,7 +114,7 @@ pub fn accept(fd: RawFd, flags: c_int) -> Option<c_int> {
         rustix::fs::fcntl_setfl(&connection, wanted)?;
         Ok(connection)
     });
-    Some(accepted.map_or_else(failed, |fd| std::os::fd::IntoRawFd::into_raw_fd(fd)))
+    Some(accepted.map_or_else(failed, std::os::fd::IntoRawFd::into_raw_fd))
 }
 
 /// `connect`: the connection takes the descriptor's place. It is there when this returns, also where the descriptor does not wait.
