@@ -419,7 +419,7 @@ fn a_wait_that_the_client_ends_does_not_wait_for_the_issuer() {
     session.client.send(&AwaitSignal { stream: STREAM, signals: page, word: 5, value: 2 });
     let waits = session.client.send(&SynchronizeStream { stream: STREAM });
     // The issuer waits for the other server until this is answered.
-    session.client.send(&connecting(1, true));
+    let connects = session.client.send(&connecting(1, true));
     let dial = session.dialed();
     session.client.nothing_comes();
     session.client.send(&RaiseNow { signals: page, word: 5, value: 2 });
@@ -429,5 +429,6 @@ fn a_wait_that_the_client_ends_does_not_wait_for_the_issuer() {
     std::thread::spawn(move || (0..5000).for_each(|_| (device.look(), std::thread::sleep(Duration::from_millis(1))).0));
     assert_eq!(status_of(&mut session, waits), 0);
     session.notify(&PeerNotice::NotDialed(dial.request, Refused::Unknown), None);
+    assert_eq!(status_of(&mut session, connects), INVALID_HANDLE);
     assert!(session.client.break_with(&RaiseNow { signals: page, word: 512, value: 2 }).contains("512"));
 }
