@@ -116,7 +116,7 @@ pub(crate) mod cost {
     pub(crate) const TICKET: u64 = 256;
     /// A communicator; what NCCL takes for it is bounded by the kernel only.
     pub(crate) const COMM: u64 = 1 << 20;
-    /// That another session has imported something.
+    /// That another session has imported a block, however often.
     pub(crate) const HOLDER: u64 = 128;
     /// A peer link, without its staging memory.
     pub(crate) const PEER_LINK: u64 = 64 << 10;

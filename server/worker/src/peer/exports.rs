@@ -127,8 +127,13 @@ impl<M: floe_device::Mapped> Exports<M> {
                 }
                 let block = self.blocks.get_mut(&import.object).ok_or(Refused::Unknown)?;
                 let handle = block.handle.clone().ok_or(Refused::Unknown)?;
-                self.budget.take(cost::HOLDER).map_err(|_| Refused::OutOfMemory)?;
-                *block.holders.entry(importer).or_default() += 1;
+                // An importer costs the session as much as it has blocks, however often it imports them.
+                let count = block.holders.get(&importer).copied().unwrap_or(0);
+                let count = count.checked_add(1).ok_or(Refused::OutOfMemory)?;
+                if count == 1 {
+                    self.budget.take(cost::HOLDER).map_err(|_| Refused::OutOfMemory)?;
+                }
+                block.holders.insert(importer, count);
                 Granted::Block(handle, block.bytes)
             }
             Kind::Signals => {
@@ -154,11 +159,11 @@ impl<M: floe_device::Mapped> Exports<M> {
                 if let Some(key) = self.lent_to(importer, object)
                     && let Some(lent) = self.lent.get_mut(&key)
                 {
-                    self.budget.give(cost::HOLDER * u64::from(less(&mut lent.holders, importer, 1)));
+                    self.budget.give(cost::HOLDER * u64::from(let_go(&mut lent.holders, importer, 1)));
                     return self.forget_lent(key);
                 }
                 if let Some(block) = self.blocks.get_mut(&object) {
-                    self.budget.give(cost::HOLDER * u64::from(less(&mut block.holders, importer, 1)));
+                    self.budget.give(cost::HOLDER * u64::from(let_go(&mut block.holders, importer, 1)));
                 }
                 0
             }
@@ -169,12 +174,12 @@ impl<M: floe_device::Mapped> Exports<M> {
     pub(crate) fn session_over(&mut self, importer: u64) -> u64 {
         let mut count = 0;
         for block in self.blocks.values_mut() {
-            count += less(&mut block.holders, importer, u32::MAX);
+            count += u64::from(let_go(&mut block.holders, importer, u32::MAX));
         }
         for lent in self.lent.values_mut() {
-            count += less(&mut lent.holders, importer, u32::MAX);
+            count += u64::from(let_go(&mut lent.holders, importer, u32::MAX));
         }
-        self.budget.give(cost::HOLDER * u64::from(count));
+        self.budget.give(cost::HOLDER * count);
         let gone: Vec<_> = self.lent.iter().filter(|(_, lent)| lent.holders.is_empty()).map(|(key, _)| *key).collect();
         gone.into_iter().map(|key| self.forget_lent(key)).sum()
     }
@@ -193,13 +198,13 @@ impl<M: floe_device::Mapped> Exports<M> {
     }
 }
 
-/// Takes up to so many of a holder's off, and returns how many.
-fn less(holders: &mut Holders, holder: u64, most: u32) -> u32 {
-    let Some(count) = holders.get_mut(&holder) else { return 0 };
-    let taken = most.min(*count);
-    *count -= taken;
-    if *count == 0 {
+/// Takes up to so many of a holder's off. Whether it holds nothing any more, but did.
+fn let_go(holders: &mut Holders, holder: u64, most: u32) -> bool {
+    let Some(count) = holders.get_mut(&holder) else { return false };
+    *count = count.saturating_sub(most);
+    let is_last = *count == 0;
+    if is_last {
         holders.remove(&holder);
     }
-    taken
+    is_last
 }

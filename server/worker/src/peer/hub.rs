@@ -212,7 +212,12 @@ impl<M: Mapped> Hub<M> {
         }
     }
 
-    /// Asks another session for an object and waits for it.
+    /// What `ask` gave is in the tables now, or given back.
+    pub(crate) fn settle(&self, wanted: &Wanted) {
+        self.state().imports.come(wanted.session);
+    }
+
+    /// Asks another session for an object and waits for it. The caller settles what it gets.
     pub(crate) fn ask(&self, wanted: &Wanted) -> Result<Imported, Fault> {
         let Some(reports) = &self.reports else { return Err(CudaError::NOT_SUPPORTED.into()) };
         let Wanted { session, ticket, ref key, kind, object } = *wanted;
@@ -290,8 +295,15 @@ impl<M: Mapped> Hub<M> {
             PeerNotice::Asked(question) => return Some(question),
             PeerNotice::Imported { request, bytes, gpu, from } => {
                 let outcome = descriptor.map(|file| Imported { file, bytes, gpu }).ok_or(Refused::NotSupported);
+                let comes = outcome.is_ok();
+                if comes {
+                    self.state().imports.comes(from.session);
+                }
                 // One that nobody waits for is closed, and its owner told.
                 if self.requests.answer(request, outcome).is_err() {
+                    if comes {
+                        self.state().imports.come(from.session);
+                    }
                     self.give_back(from);
                 }
             }
@@ -323,13 +335,9 @@ impl<M: Mapped> Hub<M> {
         pages.iter().filter_map(Weak::upgrade).for_each(|page| page.session_over(session));
     }
 
-    /// What a question is answered with.
+    /// What a question is answered with. Its importer may have ended since: then the daemon says that it was returned.
     pub(crate) fn grant(&self, question: &Question) -> Result<Granted<M>, Refused> {
         let mut state = self.state();
-        // It may have ended while its question waited here.
-        if state.imports.is_over(question.importer) {
-            return Err(Refused::Unknown);
-        }
         state.exports.grant(Instant::now(), self.session, question)
     }
 

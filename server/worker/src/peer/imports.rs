@@ -20,7 +20,9 @@ pub(crate) struct Imports {
     blocks: BTreeMap<u64, Object>,
     /// Bytes, and how often it was imported.
     objects: BTreeMap<Object, (u64, u32)>,
-    /// Sessions that are over with which something was shared.
+    /// Answers that have come and are not added yet, by the session they are of.
+    coming: BTreeMap<u64, u32>,
+    /// Sessions that are over, of which this one holds something or an answer is coming.
     over: BTreeSet<u64>,
 }
 
@@ -34,6 +36,34 @@ pub(crate) enum LetGo {
 }
 
 impl Imports {
+    /// An answer of this session's is on its way to who asked for it. Its end is remembered until the answer has `come`.
+    pub(crate) fn comes(&mut self, session: u64) {
+        *self.coming.entry(session).or_default() += 1;
+    }
+
+    /// An answer was added, or given back.
+    pub(crate) fn come(&mut self, session: u64) {
+        if let Some(count) = self.coming.get_mut(&session) {
+            *count -= 1;
+            if *count == 0 {
+                self.coming.remove(&session);
+            }
+        }
+        self.forget(session);
+    }
+
+    /// Forgets that a session is over where nothing can come of it any more.
+    fn forget(&mut self, session: u64) {
+        if !self.coming.contains_key(&session) && self.of(session).next().is_none() {
+            self.over.remove(&session);
+        }
+    }
+
+    /// What is held of a session: bytes, each once.
+    fn of(&self, session: u64) -> impl Iterator<Item = u64> + '_ {
+        self.objects.range((session, 0)..=(session, u64::MAX)).map(|(_, (bytes, _))| *bytes)
+    }
+
     /// A block was imported. Returns the bytes that the session pays for from now on: those whose owner is over.
     pub(crate) fn add(&mut self, block: u64, object: Object, bytes: u64) -> u64 {
         self.blocks.insert(block, object);
@@ -53,6 +83,7 @@ impl Imports {
             self.objects.remove(&object);
         }
         if self.over.contains(&object.0) {
+            self.forget(object.0);
             return Some(LetGo::Pays(if last { bytes } else { 0 }));
         }
         Some(LetGo::Tell(Returned { session: object.0, kind: Kind::Block, object: object.1 }))
@@ -63,8 +94,9 @@ impl Imports {
         if !self.over.insert(session) {
             return 0;
         }
-        let its = self.objects.range((session, 0)..=(session, u64::MAX));
-        its.map(|(_, (bytes, _))| *bytes).fold(0, u64::saturating_add)
+        let pays = self.of(session).fold(0, u64::saturating_add);
+        self.forget(session);
+        pays
     }
 
     /// Whether there is any.
@@ -72,7 +104,7 @@ impl Imports {
         !self.blocks.is_empty()
     }
 
-    /// Whether a session is over.
+    /// Whether a session is over of which something is held, or comes.
     pub(crate) fn is_over(&self, session: u64) -> bool {
         self.over.contains(&session)
     }
@@ -148,12 +180,14 @@ mod tests {
     #[test]
     fn memory_of_a_session_that_is_over_is_paid_for_by_who_holds_it_and_once() {
         let mut imports = Imports::default();
+        imports.comes(7);
         assert_eq!(imports.add(1, (7, 70), 100), 0);
         assert_eq!(imports.add(2, (7, 70), 100), 0);
         assert_eq!(imports.add(3, (8, 80), 10), 0);
         assert_eq!(imports.session_over(7), 100);
         assert_eq!(imports.session_over(7), 0, "said twice");
         assert_eq!(imports.add(4, (7, 71), 5), 5, "its answer came first");
+        imports.come(7);
         assert_eq!(imports.remove(1), Some(LetGo::Pays(0)));
         assert_eq!(imports.remove(2), Some(LetGo::Pays(100)));
         assert_eq!(imports.remove(4), Some(LetGo::Pays(5)));
@@ -161,6 +195,26 @@ mod tests {
         assert_eq!(imports.remove(3), Some(LetGo::Tell(returned)));
         assert_eq!(imports.remove(3), None);
         assert_eq!(imports.session_over(8), 0);
+    }
+
+    #[test]
+    fn sessions_that_are_over_are_forgotten_with_the_last_that_is_held_of_them() {
+        let mut imports = Imports::default();
+        for session in 1..1000 {
+            imports.comes(session);
+            imports.add(session, (session, 1), 10);
+            imports.come(session);
+            assert_eq!(imports.session_over(session), 10);
+            assert!(imports.is_over(session));
+            assert_eq!(imports.remove(session), Some(LetGo::Pays(10)));
+        }
+        assert!(imports.over.is_empty());
+        assert_eq!(imports.session_over(2000), 0, "nothing is held of it");
+        imports.comes(2001);
+        assert_eq!(imports.session_over(2001), 0);
+        assert!(imports.is_over(2001), "an answer comes");
+        imports.come(2001);
+        assert!(imports.over.is_empty() && imports.coming.is_empty());
     }
 
     #[test]

@@ -138,10 +138,6 @@ fn nobody_gets_anything_without_a_ticket_that_admits_it() {
     owner.client.send(&ReleaseBlock { block: BlockId(2) });
     owner.client.ok(&MemoryInfo {});
     assert!(refused(&owner, 2, &proved(2, 11, Kind::Block, 2)), "released");
-    owner.notify(&PeerNotice::Over(2), None);
-    owner.export(TicketId(12), 0, 0, 0, 0);
-    owner.pays_beside(0);
-    assert!(refused(&owner, 2, &proved(2, 12, Kind::Block, 1)), "it is over");
 }
 
 #[test]

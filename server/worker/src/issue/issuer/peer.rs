@@ -61,8 +61,10 @@ impl<D: Device> PeerRequests for Issuer<D> {
         let wanted = wanted(session, ticket, key, Kind::Block, object.0)?;
         let imported = self.shared.hub.ask(&wanted)?;
         let bytes = imported.bytes;
-        let memory = self.take_in(&imported).inspect_err(|_| self.shared.hub.give_back(returned(&wanted)))?;
-        self.bind_import(block, memory, &wanted, bytes);
+        let memory = self.take_in(&imported).inspect_err(|_| self.shared.hub.give_back(returned(&wanted)));
+        let bound = memory.map(|memory| self.bind_import(block, memory, &wanted, bytes));
+        self.shared.hub.settle(&wanted);
+        bound?;
         body(&ImportBlockReply { bytes })
     }
 
@@ -76,7 +78,9 @@ impl<D: Device> PeerRequests for Issuer<D> {
         let wanted = wanted(session, ticket, key, Kind::Signals, object.0)?;
         let Imported { file, .. } = self.shared.hub.ask(&wanted)?;
         let its = returned(&wanted);
-        self.map_signals(signals, file, Some(its)).inspect_err(|_| self.shared.hub.give_back(its))
+        let mapped = self.map_signals(signals, file, Some(its)).inspect_err(|_| self.shared.hub.give_back(its));
+        self.shared.hub.settle(&wanted);
+        mapped
     }
 
     fn drop_signals(&mut self, message: DropSignals) -> Result<Answer, Fault> {
