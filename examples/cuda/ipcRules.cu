@@ -4,6 +4,7 @@
 // such a block, a forged handle and memory of a process that has ended may be opened, which this program calls wrong.
 #include "check_driver.h"
 #include "processes.h"
+#include "ranks.h"
 
 constexpr size_t count = 1000;
 
@@ -23,17 +24,6 @@ static std::vector<int> contents(CUdeviceptr at) {
     std::vector<int> values(count);
     CHECK_DRIVER(cuMemcpyDtoH(values.data(), at, count * sizeof(int)));
     return values;
-}
-
-static void begin(int rank) {
-    CHECK_DRIVER(cuInit(0));
-    int devices = 0;
-    CHECK_DRIVER(cuDeviceGetCount(&devices));
-    CUdevice device;
-    CHECK_DRIVER(cuDeviceGet(&device, rank % devices));
-    CUcontext context;
-    CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_DRIVER(cuCtxSetCurrent(context));
 }
 
 // Memory that has no handle.

@@ -3,6 +3,7 @@
 // No argument. Both processes check.
 #include "check_driver.h"
 #include "processes.h"
+#include "ranks.h"
 
 #include <string>
 
@@ -15,15 +16,8 @@ static bool says(CUresult got, CUresult want, const char *what, Verdict &verdict
     return verdict.expect(got == want, what);
 }
 
-static CUdevice begin(int rank) {
-    CHECK_DRIVER(cuInit(0));
-    int devices = 0;
-    CHECK_DRIVER(cuDeviceGetCount(&devices));
-    CUdevice device;
-    CHECK_DRIVER(cuDeviceGet(&device, rank % devices));
-    CUcontext context;
-    CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_DRIVER(cuCtxSetCurrent(context));
+static CUdevice begin_sharing(int rank) {
+    const CUdevice device = begin(rank);
     int by_descriptor = 0, pools = 0, events = 0;
     CHECK_DRIVER(cuDeviceGetAttribute(
         &by_descriptor, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device));
@@ -105,7 +99,7 @@ static pid_t start_heir(int descriptor) {
 
 static int heir_of(int descriptor) {
     Verdict verdict;
-    const CUdevice device = begin(1);
+    const CUdevice device = begin_sharing(1);
     CUmemGenericAllocationHandle handle;
     CHECK_DRIVER(cuMemImportFromShareableHandle(&handle, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     Mapped mapped(handle, device, granularity_of(device));
@@ -126,7 +120,7 @@ static int heir_of(int descriptor) {
 
 static int owner(Processes &all) {
     Verdict verdict;
-    const CUdevice device = begin(0);
+    const CUdevice device = begin_sharing(0);
     const size_t bytes = granularity_of(device);
     CUmemAllocationProp properties = properties_of(device);
     CUmemGenericAllocationHandle handle, own;
@@ -204,7 +198,7 @@ static int owner(Processes &all) {
 
 static int importer(Processes &all) {
     Verdict verdict;
-    const CUdevice device = begin(1);
+    const CUdevice device = begin_sharing(1);
     const size_t bytes = granularity_of(device);
     const int descriptor = all.receive_descriptor(0), pool_descriptor = all.receive_descriptor(0);
     const Passed passed = all.receive<Passed>(0);

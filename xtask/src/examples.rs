@@ -162,6 +162,7 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
         sources().join("check.h"),
         sources().join("check_driver.h"),
         sources().join("processes.h"),
+        sources().join("ranks.h"),
         sources().join("programs.toml"),
         home.nvcc(),
     ])?;

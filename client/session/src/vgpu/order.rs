@@ -4,7 +4,7 @@
 //! Nothing here asks the server: it only remembers what was learned.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// The wire's id of the legacy default stream.
@@ -105,6 +105,8 @@ pub(crate) struct Order {
     legacy: Arc<StreamProgress>,
     /// Grows with each news of completion, so that a fence is not asked twice about the same state.
     news: AtomicU64,
+    /// Streams that do not wait for the legacy default stream: each synchronous copy of pinned memory asks.
+    unblocking: AtomicUsize,
 }
 
 impl Default for Order {
@@ -117,7 +119,16 @@ impl Order {
     /// A session that has issued nothing and has the legacy default stream only.
     pub(crate) fn new() -> Self {
         let legacy = StreamProgress::new(LEGACY, true);
-        Self { streams: RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))])), legacy, news: AtomicU64::new(0) }
+        let streams = RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))]));
+        Self { streams, legacy, news: AtomicU64::new(0), unblocking: AtomicUsize::new(0) }
+    }
+
+    /// Adds streams or takes some away.
+    fn change(&self, act: impl FnOnce(&mut HashMap<u64, Arc<StreamProgress>>)) {
+        let mut streams = self.write();
+        act(&mut streams);
+        let unblocking = streams.values().filter(|progress| !progress.blocking).count();
+        self.unblocking.store(unblocking, Ordering::Release);
     }
 
     /// The legacy default stream.
@@ -128,7 +139,7 @@ impl Order {
     /// A new stream.
     pub(crate) fn add(&self, stream: u64, blocking: bool) -> Arc<StreamProgress> {
         let progress = StreamProgress::new(stream, blocking);
-        self.write().insert(stream, Arc::clone(&progress));
+        self.change(|streams| drop(streams.insert(stream, Arc::clone(&progress))));
         progress
     }
 
@@ -136,7 +147,7 @@ impl Order {
     pub(crate) fn retire(&self, progress: &Arc<StreamProgress>) {
         progress.retired.store(true, Ordering::Release);
         if progress.is_idle() {
-            self.write().remove(&progress.stream);
+            self.change(|streams| drop(streams.remove(&progress.stream)));
         }
     }
 
@@ -176,7 +187,8 @@ impl Order {
             retired |= progress.retired.load(Ordering::Acquire);
         }
         if retired {
-            self.write().retain(|_, progress| !(progress.retired.load(Ordering::Acquire) && progress.is_idle()));
+            let is_over = |progress: &StreamProgress| progress.retired.load(Ordering::Acquire) && progress.is_idle();
+            self.change(|streams| streams.retain(|_, progress| !is_over(progress)));
         }
         self.tell(news);
     }
@@ -184,7 +196,7 @@ impl Order {
     /// The context is gone with all its streams but the legacy one, and so is their work.
     pub(crate) fn reset(&self, sequence: u64) {
         self.all_completed(sequence);
-        self.write().retain(|stream, _| *stream == LEGACY);
+        self.change(|streams| streams.retain(|stream, _| *stream == LEGACY));
     }
 
     /// Whether new work of a stream waits for outstanding work of the legacy default stream.
@@ -194,7 +206,7 @@ impl Order {
 
     /// Whether there are streams that do not wait for the legacy default stream.
     pub(crate) fn has_unblocking(&self) -> bool {
-        self.read().values().any(|progress| !progress.blocking)
+        self.unblocking.load(Ordering::Acquire) != 0
     }
 
     /// Whether nothing is outstanding anywhere.
@@ -408,6 +420,23 @@ mod tests {
         order.stream_completed(&a, 5);
         a.issue_reading(6);
         assert!(order.writes_nothing());
+    }
+
+    #[test]
+    fn streams_that_do_not_wait_are_counted_until_they_are_gone() {
+        let order = Order::new();
+        order.add(1, true);
+        assert!(!order.has_unblocking());
+        let (idle, busy) = (order.add(2, false), order.add(3, false));
+        busy.issue(5);
+        order.retire(&idle);
+        order.retire(&busy);
+        assert!(order.has_unblocking(), "one has work outstanding");
+        order.all_completed(5);
+        assert!(!order.has_unblocking());
+        order.add(4, false);
+        order.reset(6);
+        assert!(!order.has_unblocking());
     }
 
     #[test]
