@@ -2,8 +2,8 @@
 //! In: messages that were carried out, and which objects have ended. Out: the same messages, in an order in which another
 //! worker can carry them out. It decides nothing of objects, calls no device, and forgets what has ended.
 //!
-//! The bound of the history: an ended stream or event is remembered only if code was loaded or looked up while it lived,
-//! since only then something lies behind it in the driver's memory. Of those there are `MOST_PAST` at most; with one more the
+//! The bound of the history: an ended stream, event or library is remembered only if code was loaded or looked up while it
+//! lived, since only then something lies behind it in the driver's memory. Of those there are `MOST_PAST` at most; with one more the
 //! session has no history, and another worker repeats what lives.
 
 mod short;
@@ -11,9 +11,11 @@ mod short;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use floe_device::Content;
 use floe_wire::{Entry, Key, Object, ObjectKind, Own};
 use rustc_hash::FxHashMap;
 
+use crate::issue::cache::Hash;
 use crate::memory::budget::{Budget, cost};
 use short::Short;
 
@@ -51,14 +53,30 @@ struct Recipe {
     changes: BTreeMap<(u16, u64), Kept>,
     /// Bytes that the budget was charged.
     charged: u64,
+    /// Of a library.
+    contents: Contents,
     /// A message of it could not be kept: the object cannot be made again.
     lost: bool,
 }
+
+/// The contents of a library, with their hashes.
+pub(crate) type Contents = Vec<(Hash, Content)>;
 
 /// An object that ended.
 struct Past {
     made: Kept,
     ended: Kept,
+    /// Of a library.
+    contents: Contents,
+}
+
+impl Past {
+    /// Bytes of memory that it takes. Contents in files of the cache take none.
+    fn bytes(&self) -> u64 {
+        let in_memory = self.contents.iter().filter(|(_, content)| content.is_in_memory());
+        let contents: u64 = in_memory.map(|(_, content)| content.len() as u64).sum();
+        self.made.bytes() + self.ended.bytes() + contents
+    }
 }
 
 /// The recipes of a session.
@@ -71,6 +89,8 @@ pub(crate) struct Recipes {
     whole: bool,
     /// Counts the messages.
     clock: u64,
+    /// When the context began.
+    begun: u64,
     /// When code was last loaded or looked up.
     looked_up: u64,
     budget: Budget,
@@ -116,12 +136,12 @@ impl Recipe {
         }
     }
 
-    fn see(&self, see: &mut dyn FnMut(u16, &[u8])) {
+    fn see(&self, see: &mut dyn FnMut(u64, u16, &[u8])) {
         for kept in self.messages() {
             if let Some(absorbed) = &kept.absorbed {
                 absorbed.see(see);
             }
-            see(kept.kind, &kept.payload);
+            see(kept.when, kept.kind, &kept.payload);
         }
     }
 
@@ -138,6 +158,7 @@ impl Recipes {
             past: Vec::new(),
             whole: true,
             clock: 0,
+            begun: 0,
             looked_up: 0,
             budget: budget.clone(),
         }
@@ -160,7 +181,8 @@ impl Recipes {
         if object.kind == ObjectKind::Mapping {
             self.mappings.insert(object.id);
         }
-        self.live.insert(object, Recipe { made, of, changes: BTreeMap::new(), charged, lost });
+        self.live
+            .insert(object, Recipe { made, of, changes: BTreeMap::new(), charged, contents: Contents::new(), lost });
     }
 
     /// An object was changed, by what the change took in, if anything. A change that is exactly like the one it replaces is none.
@@ -195,14 +217,16 @@ impl Recipes {
     pub(crate) fn end(&mut self, object: Object, message: &Message<'_>) {
         let Some(recipe) = self.remove(object) else { return };
         self.clock += 1;
-        let takes_addresses = matches!(object.kind, ObjectKind::Stream | ObjectKind::Event);
+        let takes_addresses = matches!(object.kind, ObjectKind::Stream | ObjectKind::Event | ObjectKind::Library);
+        // What is looked up in a library itself comes with it.
         if self.whole && takes_addresses && recipe.made.when < self.looked_up {
-            self.remember(Past { made: recipe.made, ended: Kept::new(self.clock, message) });
+            let Recipe { made, contents, .. } = recipe;
+            self.remember(Past { made, ended: Kept::new(self.clock, message), contents });
         }
     }
 
     fn remember(&mut self, past: Past) {
-        if self.past.len() < MOST_PAST && self.budget.take(past.made.bytes() + past.ended.bytes()).is_ok() {
+        if self.past.len() < MOST_PAST && self.budget.take(past.bytes()).is_ok() {
             self.past.push(past);
         } else {
             self.forget_history();
@@ -210,7 +234,7 @@ impl Recipes {
     }
 
     fn forget_history(&mut self) {
-        let bytes = self.past.iter().map(|past| past.made.bytes() + past.ended.bytes()).sum();
+        let bytes = self.past.iter().map(Past::bytes).sum();
         self.budget.give(bytes);
         (self.past, self.whole) = (Vec::new(), false);
     }
@@ -234,7 +258,21 @@ impl Recipes {
         self.clock += 1;
         self.forget(Object::CONTEXT);
         self.forget_history();
-        (self.whole, self.looked_up) = (true, 0);
+        (self.whole, self.looked_up, self.begun) = (true, 0, self.clock);
+    }
+
+    /// A library was made of these; they cost nothing more than the library does.
+    pub(crate) fn hold(&mut self, library: Object, contents: Contents) {
+        if let Some(recipe) = self.live.get_mut(&library) {
+            recipe.contents = contents;
+        }
+    }
+
+    /// Contents of a library, also of one of the history.
+    pub(crate) fn content(&self, hash: &Hash) -> Option<Content> {
+        let live = self.live.values().flat_map(|recipe| &recipe.contents);
+        let mut all = live.chain(self.past.iter().flat_map(|past| &past.contents));
+        all.find(|(its, _)| its == hash).map(|(_, content)| content.clone())
     }
 
     /// The object that another is a part of.
@@ -252,8 +290,13 @@ impl Recipes {
         self.mappings.range(range).map(|&id| Object { kind: ObjectKind::Mapping, id }).collect()
     }
 
-    /// Gives `see` kind and payload of each message of an object, also of what its changes took in.
-    pub(crate) fn messages(&self, object: Object, see: &mut dyn FnMut(u16, &[u8])) {
+    /// When an object was made.
+    pub(crate) fn made_at(&self, object: Object) -> Option<u64> {
+        self.live.get(&object).map(|recipe| recipe.made.when)
+    }
+
+    /// Gives `see` time, kind and payload of each message of an object, also of what its changes took in.
+    pub(crate) fn messages(&self, object: Object, see: &mut dyn FnMut(u64, u16, &[u8])) {
         if let Some(recipe) = self.live.get(&object) {
             recipe.see(see);
         }
@@ -276,6 +319,11 @@ impl Recipes {
     /// Objects that cannot be made again because there was no room for their messages.
     pub(crate) fn lost(&self) -> Vec<Object> {
         self.live.iter().filter(|(_, recipe)| recipe.is_lost()).map(|(object, _)| *object).collect()
+    }
+
+    /// A time from which on changes tell all: `since`, or 0 where another context has begun after it.
+    pub(crate) fn since(&self, since: u64) -> u64 {
+        if since < self.begun { 0 } else { since }
     }
 
     /// The clock, and whether the history is whole.

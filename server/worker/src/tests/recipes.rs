@@ -175,8 +175,24 @@ fn a_variable_elsewhere_is_named_and_the_history_puts_it_there() {
     session.does(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 }).unwrap();
     session.load(1, TEXT).unwrap();
     session.does(&FindGlobal { library: LibraryId(1), name: "y" }).unwrap();
+    session.load(2, TEXT).unwrap();
+    session.does(&FindGlobal { library: LibraryId(2), name: "x" }).unwrap();
     session.does(&DestroyEvent { event: EventId(1) }).unwrap();
     session.is_made_again();
+    session.does(&UnloadLibrary { library: LibraryId(1) }).unwrap();
+    session.is_made_again();
+    let words = "variable x of library 2 lies at 0x7ffdd7e10000, not at 0x7ffdd7e21000";
+    assert_eq!(session.differs(), [words]);
+}
+
+#[test]
+fn a_variable_behind_an_event_that_is_gone_is_named() {
+    let mut session = Session::new();
+    session.does(&CreateEvent { event: EventId(1), flags: 0 }).unwrap();
+    session.does(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 }).unwrap();
+    session.load(1, TEXT).unwrap();
+    session.does(&FindGlobal { library: LibraryId(1), name: "y" }).unwrap();
+    session.does(&DestroyEvent { event: EventId(1) }).unwrap();
     let at = 0x7ffd_d7e0_0000_u64 + 256;
     let words = format!("variable y of library 1 lies at {:#x}, not at {:#x}", at + 0x1_0000, at + 0x2_0000);
     assert_eq!(session.differs(), [words]);
@@ -298,12 +314,15 @@ fn textures_and_surfaces_have_their_numbers() {
 #[test]
 fn an_array_that_is_gone_under_a_texture_is_named() {
     let mut session = Session::new();
-    session
-        .does(&CreateArray { array: ArrayId(1), width: 64, format: 0x20, channels: 1, ..CreateArray::default() })
-        .unwrap();
+    let array = CreateArray { array: ArrayId(1), width: 64, format: 0x20, channels: 1, ..CreateArray::default() };
+    session.does(&array).unwrap();
     session.does(&CreateSurface { surface: SurfaceId(1), array: ArrayId(1) }).unwrap();
     session.does(&DestroyArray { array: ArrayId(1) }).unwrap();
-    assert_eq!(session.why_not(), ["surface 1 is made of array 1, which is gone"]);
+    let words = ["surface 1 is made of array 1, which is gone"];
+    assert_eq!(session.why_not(), words);
+    // Nor is it made of another one of the same id.
+    session.does(&array).unwrap();
+    assert_eq!(session.why_not(), words);
 }
 
 #[test]
@@ -434,6 +453,23 @@ fn later_images_bring_what_has_changed_since() {
     let third = session.image(second.clock);
     assert_eq!(third.entries, []);
     other.replays(&session, &third, true).unwrap();
+    assert_eq!(other.issuer().tables(), session.issuer().tables());
+}
+
+#[test]
+fn a_context_that_has_begun_anew_begins_anew_in_the_other_session_too() {
+    let mut session = furnished();
+    session.share(floe_ring::sealed_memory("shared", 4096).unwrap());
+    session.does(&ShareMemory { at: DevicePtr(0x6000_0000_0000), bytes: 4096 }).unwrap();
+    session.does(&SetLimit { limit: 0, value: 4096 }).unwrap();
+    let first = session.image(0);
+    let mut other = Session::new();
+    other.replays(&session, &first, true).unwrap();
+    session.does(&ResetContext {}).unwrap();
+    session.does(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 }).unwrap();
+    let second = session.image(first.clock);
+    assert_eq!(second.since, 0);
+    other.replays(&session, &second, true).unwrap();
     assert_eq!(other.issuer().tables(), session.issuer().tables());
 }
 
@@ -610,6 +646,8 @@ impl Session {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whatever a program made, changed and ended: another session is the same after a replay of all, and after one of a part
     /// and one of the rest, or the refusals or differences say why not. After a reset nothing is left.
     #[test]

@@ -70,6 +70,7 @@ impl<D: Device> Issuer<D> {
                 if kind != ImportBlock::KIND && is_repeatable(object.kind) && self.presence(object) == Presence::Live {
                     message.own = self.own_at(object);
                     self.recipes.make(object, of, &message);
+                    self.hold_contents(object);
                 }
             }
             Recipe::Changes { object, bytes: Some(bytes), .. } if outcome.is_ok() => {
@@ -91,6 +92,14 @@ impl<D: Device> Issuer<D> {
                     self.end_kept(mapping, &message);
                 }
             }
+        }
+    }
+
+    fn hold_contents(&mut self, object: Object) {
+        if object.kind == ObjectKind::Library
+            && let Ok(library) = self.libraries.get(object.id)
+        {
+            self.recipes.hold(object, library.contents.clone());
         }
     }
 
@@ -183,9 +192,10 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    /// The session's objects as they are now; with a clock of an earlier image, what has changed since. The caller has
-    /// looked at `refusals`.
+    /// The session's objects as they are now; with a clock of an earlier image, what has changed since, or all of it again
+    /// where another context has begun. The caller has looked at `refusals`.
     pub(crate) fn image(&self, since: u64) -> Image {
+        let since = self.recipes.since(since);
         let (clock, whole) = self.recipes.clock();
         let mut live: Vec<Object> = self.recipes.objects().filter(|object| *object != Object::CONTEXT).collect();
         live.sort_unstable();
@@ -223,10 +233,9 @@ impl<D: Device> Issuer<D> {
         broken
     }
 
-    /// The contents of a hash, where a live library is made of them.
+    /// The contents of a hash, where a library of the image is made of them.
     pub(crate) fn content(&self, hash: &Hash) -> Option<Content> {
-        let mut contents = self.libraries.values().flat_map(|library| &library.contents);
-        contents.find(|(its, _)| its == hash).map(|(_, content)| content.clone())
+        self.recipes.content(hash)
     }
 
     /// The descriptors that another worker needs beside an image: the shared memory's and those of pages of files.

@@ -27,7 +27,7 @@ impl<D: Device> Issuer<D> {
         self.code_lines(&mut lines);
         self.work_lines(&mut lines);
         for object in self.recipes.objects() {
-            self.recipes.messages(object, &mut |kind, payload| {
+            self.recipes.messages(object, &mut |_, kind, payload| {
                 lines.push(format!("{object:?} by {kind:#x} {}", blake3::hash(payload)));
             });
         }

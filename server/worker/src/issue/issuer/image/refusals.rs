@@ -57,11 +57,13 @@ impl<D: Device> Issuer<D> {
             // A graph names kernels, and graphs that it has taken in; one that cannot be launched needs none of them.
             let is_broken =
                 user.kind == ObjectKind::Graph && self.graphs.get(user.id).is_ok_and(|graph| graph.failed.is_some());
-            self.recipes.messages(user, &mut |kind, payload| {
+            self.recipes.messages(user, &mut |when, kind, payload| {
                 let Ok(request) = Request::decode(kind, payload) else { return };
                 request.names(&mut |named| {
                     let is_none = named.id == 0 || named.kind == ObjectKind::Graph || is_broken;
-                    if !is_none && self.presence(named) != Presence::Live {
+                    // Another object may have the id by now.
+                    let is_older = self.recipes.made_at(named).is_some_and(|made| made <= when);
+                    if !is_none && (self.presence(named) != Presence::Live || !is_older) {
                         dangling.push((user, named));
                     }
                 });

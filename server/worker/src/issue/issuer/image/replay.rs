@@ -10,7 +10,7 @@ use floe_abi::{CudaError, SurfaceObject, TextureObject};
 use floe_device::{Content, Device};
 use floe_wire::{
     CreateSurface, CreateTexture, DevicePtr, Entry, Failure, Image, ImportBlock, Message, Object, ObjectKind, Recipe,
-    Request,
+    Request, ResetContext,
 };
 
 use super::words::difference;
@@ -53,8 +53,11 @@ impl<D: Device> Issuer<D> {
     /// # Errors
     /// What differs or cannot be, in words. The session then has a part of the objects, and nobody may use it.
     pub(crate) fn replay(&mut self, image: &Image, supplies: &mut Supplies<'_>) -> Result<(), Vec<String>> {
+        if image.since == 0 && self.recipes.objects().next().is_some() {
+            self.start_anew().map_err(|fault| vec![format!("the context cannot begin anew: {fault}")])?;
+        }
         // A node of a failed kernel is a gap in its graph.
-        self.end_others(image).and_then(|()| self.set_failures(image)).map_err(|words| vec![words])?;
+        self.end_others(image).and_then(|()| self.set_failures(image, true)).map_err(|words| vec![words])?;
         let mut differences = Vec::new();
         let past = supplies.past && image.whole;
         for entry in image.entries.iter().filter(|entry| past || !entry.past) {
@@ -169,6 +172,15 @@ impl<D: Device> Issuer<D> {
         }
     }
 
+    /// Drops everything that an earlier image brought, with the context.
+    fn start_anew(&mut self) -> Result<(), Fault> {
+        self.end_by(&ResetContext {})?;
+        if let Some(memory) = self.sharing.memory.take() {
+            self.recipes.forget(Object { kind: ObjectKind::Memory, id: memory.at });
+        }
+        Ok(())
+    }
+
     /// Ends what the other session has no longer, and forgets failures that it has no longer.
     fn end_others(&mut self, image: &Image) -> Result<(), String> {
         let live: BTreeSet<Object> = image.live.iter().copied().collect();
@@ -251,11 +263,15 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    /// Binds ids to failures.
-    fn set_failures(&mut self, image: &Image) -> Result<(), String> {
+    /// Binds ids to failures. Those of live objects are passed over where these are still to end.
+    fn set_failures(&mut self, image: &Image, pass_over_live: bool) -> Result<(), String> {
         for failure in &image.failures {
             let (Object { kind, id }, error) = (failure.object, code(failure)?);
-            if self.presence(failure.object) == Presence::Live || id == 0 {
+            let is_there = self.presence(failure.object) == Presence::Live;
+            if is_there && pass_over_live {
+                continue;
+            }
+            if is_there || id == 0 {
                 return Err(format!("{} is there and has failed", failure.object));
             }
             self.forget_failure(failure.object);
@@ -277,9 +293,8 @@ impl<D: Device> Issuer<D> {
 
     /// What no message says: graphs that failed later, and the charge for frames of kernels.
     fn set_state(&mut self, image: &Image) -> Result<(), String> {
-        if let Some(failure) = image.failures.iter().find(|it| self.presence(it.object) != Presence::Failed) {
-            return Err(format!("{} is there and has failed", failure.object));
-        }
+        // An ended object may have had the id of one that failed.
+        self.set_failures(image, false)?;
         for failure in &image.broken {
             let error = code(failure)?;
             let none = |_| format!("no graph of the image has the id: {}", failure.object.id);
@@ -300,7 +315,10 @@ fn demand_repeatable(request: &Request<'_>) -> Result<Object, Stops> {
     let object = match request.recipe() {
         Recipe::Makes { object, .. } | Recipe::Changes { object, .. } => Some(object),
         Recipe::Ends { object, bytes: None }
-            if [ObjectKind::Block, ObjectKind::Stream, ObjectKind::Event].contains(&object.kind) =>
+            if matches!(
+                object.kind,
+                ObjectKind::Block | ObjectKind::Stream | ObjectKind::Event | ObjectKind::Library
+            ) =>
         {
             Some(object)
         }
