@@ -606,7 +606,7 @@ impl Session {
             (11, Some((count, true))) if count > 0 => {
                 let node = u32::from(more) % count;
                 drop(self.does(&SetGraphFill { graph, node, fill }));
-                drop(self.does(&EnableGraphNode { graph, node, enabled: more % 2 == 0 }));
+                drop(self.does(&EnableGraphNode { graph, node, enabled: more.is_multiple_of(2) }));
             }
             (12, Some((_, true))) if self.nodes(other).is_some_and(|(_, is_ready)| !is_ready) => {
                 drop(self.does(&UpdateGraph { graph, new: GraphId(other) }));

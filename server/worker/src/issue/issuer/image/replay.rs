@@ -207,7 +207,7 @@ impl<D: Device> Issuer<D> {
     fn end_object(&mut self, object: Object) -> Result<(), Fault> {
         let Object { kind, id } = object;
         match kind {
-            ObjectKind::Block => self.end_by(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(id) }),
+            ObjectKind::Block => self.end_whole_block(floe_wire::BlockId(id)),
             ObjectKind::Mapping => {
                 let bytes = self.mappings.get(&id).map_or(0, |mapping| mapping.bytes);
                 self.end_by(&floe_wire::UnmapRange { at: DevicePtr(id), bytes })
@@ -238,6 +238,16 @@ impl<D: Device> Issuer<D> {
             | ObjectKind::Ticket
             | ObjectKind::PeerLink => Err(Fault::Program(CudaError::INVALID_HANDLE)),
         }
+    }
+
+    /// Ends a block with its mappings, which the other session has no longer either.
+    fn end_whole_block(&mut self, block: floe_wire::BlockId) -> Result<(), Fault> {
+        let mappings = self.mappings.iter().filter(|(_, mapping)| mapping.block == block);
+        for id in mappings.map(|(at, _)| *at).collect::<Vec<_>>() {
+            self.end_object(Object { kind: ObjectKind::Mapping, id })?;
+        }
+        // A released one is gone with its last mapping.
+        if self.blocks.state(block.0).is_some() { self.end_by(&floe_wire::ReleaseBlock { block }) } else { Ok(()) }
     }
 
     fn end_by<M: Message>(&mut self, message: &M) -> Result<(), Fault> {
