@@ -318,9 +318,15 @@ fn a_client_that_stalls_within_a_frame_is_not_moved_and_goes_on() {
     let transfer = session.client.send(&CopyBulkToDevice { stream: StreamId(0), to, bytes: 2 * CHUNK });
     let half = CHUNK_BYTES;
     sender.send(&Chunk { transfer, offset: 0, bytes: &all[..half] }, |_| ()).unwrap();
-    for _ in 0..3 {
-        let late = session.worker.parking.park_link(Instant::now() + SHORT).unwrap_err();
-        assert!(matches!(late, NotParked::WithinTransfer), "{late}");
+    let (mut late, until) = (0, Instant::now() + PATIENCE);
+    while late < 3 {
+        assert!(Instant::now() < until);
+        match session.worker.parking.park_link(Instant::now() + SHORT).unwrap_err() {
+            NotParked::WithinTransfer => late += 1,
+            // Its reader has not come to the next border: the first transfer takes memory.
+            NotParked::WithinFrame => {}
+            other => panic!("{other}"),
+        }
     }
     assert_eq!(own.epoch(), 1, "its connections stay");
     sender.send(&Chunk { transfer, offset: CHUNK, bytes: &all[half..] }, |_| ()).unwrap();
