@@ -221,6 +221,11 @@ impl Accounting {
         }
     }
 
+    /// Whether a session may have links to other servers.
+    pub(crate) fn has_links(&self, session: u64) -> bool {
+        self.accounts.get(&session).is_some_and(|account| account.has_links)
+    }
+
     /// A look found these bytes of a session's process on the GPU. Returns the excess if the session must end.
     pub(crate) fn seen(&mut self, session: u64, has: u64) -> Option<Excess> {
         let account = self.accounts.get_mut(&session)?;

@@ -74,6 +74,11 @@ impl Sessions {
         Ok(seat)
     }
 
+    /// Whether a session may have links to other servers.
+    pub(crate) fn has_links(&self, session: u64) -> bool {
+        self.accounting.has_links(session)
+    }
+
     /// Where a session moves to, and the phase of that; `None`: it stays.
     pub(crate) fn moves(&mut self, session: u64, to: Option<(u32, Phase)>) {
         if let Some(row) = self.rows.get_mut(&session) {

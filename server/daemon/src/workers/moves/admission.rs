@@ -56,11 +56,13 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
         Some(Candidate { gpu, kind: kind(snapshot), memory: snapshot.memory, free: sessions.free_on_gpu(gpu) })
     };
     let candidates: Vec<_> = server.offered.iter().filter_map(candidate).collect();
+    let has_links = sessions.has_links(request.session);
     drop(sessions);
     let needs = Needs { gpu: movable.gpu, used: movable.used, quota: movable.conditions.quota };
     let target = choose(&candidates, needs, request.gpu)?;
-    if server.peers.has_partners(request.session, request.session) {
-        let detail = "it shares memory with other sessions, which cannot follow it yet".to_owned();
+    let shares = server.peers.has_partners(request.session, request.session).then_some("memory with other sessions");
+    if let Some(what) = shares.or(has_links.then_some("links with sessions of other servers")) {
+        let detail = format!("it shares {what}, which cannot follow it yet");
         return Err(Refusal { status: status::NOT_SUPPORTED, detail });
     }
     Ok(Plan { movable, gpu: target.gpu, granularity: target.kind.1 })

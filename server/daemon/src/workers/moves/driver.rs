@@ -215,6 +215,9 @@ impl Driver {
         if self.server.peers.has_partners(self.session, self.number) {
             return Err("it has begun to share memory with another session".to_owned());
         }
+        if sessions.has_links(self.session) {
+            return Err("it has got a link with another server".to_owned());
+        }
         if !sessions.commit(self.session, self.number) {
             return Err("a worker ended at the last moment".to_owned());
         }
