@@ -13,7 +13,7 @@ use crate::requests::{
     ClusterQuestion, Code, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading, NodeEdge,
     NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
-use crate::{HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls};
+use crate::{HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls, UnitHash};
 
 /// Bytes of a page of host memory.
 pub const PAGE: usize = 4096;
@@ -79,12 +79,16 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
 
     /// Reserves device addresses; the result may lie elsewhere than wished.
     fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr>;
+    /// Gives reserved addresses back, where nothing is mapped any more.
+    fn free_addresses(&self, at: DevicePtr, bytes: u64) -> CudaResult<()>;
     /// Creates physical memory.
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle>;
     /// A descriptor by which another process on this machine imports physical memory.
     fn export_memory(&self, memory: MemHandle) -> CudaResult<OwnedFd>;
     /// Physical memory that another process has exported.
     fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle>;
+    /// The physical memory that an address is mapped to, to be released once more: of what was released while it was mapped.
+    fn retain_memory(&self, at: DevicePtr) -> CudaResult<MemHandle>;
     /// What this GPU can do with memory of the GPU with this index: the values of `CUdevice_P2PAttribute` 1 to 4. Of
     /// itself: 0, 1, 1, 1.
     fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]>;
@@ -132,6 +136,10 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
         extent: [u64; 2],
         stream: Stream,
     ) -> CudaResult<()>;
+    /// The stream of what the worker does by itself. It is in order with no other.
+    fn own_stream(&self) -> Stream;
+    /// Hashes a range of device memory, and waits for it. Its bytes are a multiple of [`crate::HASH_UNIT`].
+    fn hash(&self, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>>;
     /// Sets device memory.
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
 

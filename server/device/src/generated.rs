@@ -485,6 +485,8 @@ pub struct Calls {
     pub cuMemExportToShareableHandle: Option<unsafe extern "C" fn(*mut c_void, MemHandle, u32, u64) -> CuResult>,
     /// `cuMemImportFromShareableHandle`.
     pub cuMemImportFromShareableHandle: Option<unsafe extern "C" fn(*mut MemHandle, *mut c_void, u32) -> CuResult>,
+    /// `cuMemRetainAllocationHandle`.
+    pub cuMemRetainAllocationHandle: Option<unsafe extern "C" fn(*mut MemHandle, HostPointer) -> CuResult>,
 }
 
 impl Calls {
@@ -837,6 +839,8 @@ impl Calls {
             cuMemExportToShareableHandle: unsafe { symbol(library, c"cuMemExportToShareableHandle") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemImportFromShareableHandle: unsafe { symbol(library, c"cuMemImportFromShareableHandle") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMemRetainAllocationHandle: unsafe { symbol(library, c"cuMemRetainAllocationHandle") },
         }
     }
 }
@@ -2949,6 +2953,21 @@ impl Driver {
         unsafe { call(&raw mut properties, handle) }.into_result()?;
         Ok(properties)
     }
+
+    /// The physical memory that an address is mapped to, with one more reference.
+    ///
+    /// `cuMemRetainAllocationHandle`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
+        let call = self.calls.cuMemRetainAllocationHandle.ok_or_else(|| missing("cuMemRetainAllocationHandle"))?;
+        let mut handle = <MemHandle>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut handle, address) }.into_result()?;
+        Ok(handle)
+    }
 }
 
 /// Calls of the driver that a worker makes as they are: only handles and numbers go in and out. Every method gives the
@@ -3135,6 +3154,14 @@ pub trait PlainCalls {
     ///
     /// `cuStreamDestroy_v2`.
     fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Waits for all work of a stream.
+    ///
+    /// `cuStreamSynchronize`.
+    fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let _ = stream;
         Err(CudaError::NOT_SUPPORTED)
     }

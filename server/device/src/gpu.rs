@@ -4,6 +4,7 @@
 
 mod generated;
 mod graph;
+mod hash;
 mod mapped;
 mod numbers;
 mod peers;
@@ -16,10 +17,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use floe_abi::{
-    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, Kernel,
-    MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream, StreamMemoryOperation,
-    SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute, limit, location_type,
-    pointer_attribute, resource_type,
+    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, HostPointer,
+    Kernel, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
+    StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
+    limit, location_type, pointer_attribute, resource_type,
 };
 
 use crate::choice::{OpenLibraryError, open};
@@ -28,7 +29,7 @@ use crate::requests::{
     ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
     Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
-use crate::{Driver, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption};
+use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption, UnitHash};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
@@ -53,6 +54,8 @@ pub struct Gpu {
     device: floe_abi::Device,
     context: Mutex<Context>,
     reach: reach::Reach,
+    /// What is made anew with every context.
+    own: Mutex<hash::Own>,
     /// Whether its memory can be made for other processes to import.
     shares: bool,
 }
@@ -72,9 +75,11 @@ impl Gpu {
         let context =
             driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
         driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
+        // Ahead of everything that has an address of the driver's choice.
+        let own = hash::Own::new(driver).map_err(|error| failed("loading floe's own kernel", error))?;
         let reach = reach::Reach::of(driver, device);
         let shares = peers::shares_memory(driver, device);
-        Ok(Self { driver, device, context: Mutex::new(context), reach, shares })
+        Ok(Self { driver, device, context: Mutex::new(context), reach, own: Mutex::new(own), shares })
     }
 
     /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
@@ -124,7 +129,9 @@ impl Device for Gpu {
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
         *floe_lock::lock(&self.context) = context;
-        self.enter()
+        self.enter()?;
+        *floe_lock::lock(&self.own) = hash::Own::new(self.driver)?;
+        Ok(())
     }
 
     fn costs(&self) -> CudaResult<Costs> {
@@ -156,6 +163,12 @@ impl Device for Gpu {
         Ok(at)
     }
 
+    fn free_addresses(&self, at: DevicePtr, bytes: u64) -> CudaResult<()> {
+        self.driver.mem_address_free(at, size(bytes)?)?;
+        self.reach.freed(at, bytes);
+        Ok(())
+    }
+
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
         peers::create_memory(self.driver, size(bytes)?, self.properties(), self.shares)
     }
@@ -166,6 +179,10 @@ impl Device for Gpu {
 
     fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
         if self.shares { self.driver.mem_import(file) } else { Err(CudaError::NOT_SUPPORTED) }
+    }
+
+    fn retain_memory(&self, at: DevicePtr) -> CudaResult<MemHandle> {
+        self.driver.mem_retain_allocation_handle(HostPointer(at.0))
     }
 
     fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]> {
@@ -258,6 +275,15 @@ impl Device for Gpu {
             self.reach.demand_end(self.driver, end, [width, height])?;
         }
         mapped::copy_rows(self.driver, to, from, [size(width)?, size(height)?], stream)
+    }
+
+    fn own_stream(&self) -> Stream {
+        floe_lock::lock(&self.own).stream
+    }
+
+    fn hash(&self, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
+        let own = *floe_lock::lock(&self.own);
+        hash::hash(self, own, at, bytes, key)
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {

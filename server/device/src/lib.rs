@@ -10,6 +10,7 @@ mod driver;
 mod generated;
 mod gpu;
 pub mod nccl;
+mod hash;
 mod nvml;
 mod requests;
 mod snapshot;
@@ -23,6 +24,7 @@ pub use driver::{
 };
 pub use generated::{Calls, PlainCalls};
 pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
+pub use hash::{HASH_KERNEL, HASH_UNIT, HashKey, UnitHash, hash_grid};
 pub use nvml::{confidential_settings, field_value, link_remote_kind, open_nvml};
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;

@@ -118,6 +118,11 @@ impl PlainCalls for Gpu {
     }
 
     #[inline]
+    fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
+        self.driver.stream_synchronize(stream)
+    }
+
+    #[inline]
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         self.driver.stream_query(stream)
     }

@@ -39,6 +39,11 @@ impl Reach {
         floe_lock::lock(&self.windows).push((at.0, bytes));
     }
 
+    /// The session has them no longer.
+    pub(super) fn freed(&self, at: DevicePtr, bytes: u64) {
+        floe_lock::lock(&self.windows).retain(|window| *window != (at.0, bytes));
+    }
+
     /// INVALID_VALUE for addresses that are neither the session's nor the driver's.
     pub(super) fn demand(&self, driver: &Driver, at: DevicePtr, bytes: u64) -> CudaResult<()> {
         self.judge(at, bytes, |at| {

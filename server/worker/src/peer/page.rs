@@ -20,7 +20,7 @@ pub(crate) const PAGE_IS_OVER: u64 = 1 << 62;
 /// The most pages of a session.
 const MOST: u64 = 4096;
 /// Where pages lie in this process: outside all windows, and where no host memory of the client may lie.
-pub(crate) const PLACES: std::ops::Range<u64> = 0x5000_0000_0000..0x5000_0000_0000 + MOST * PAGE_BYTES as u64;
+pub(crate) const PLACES: std::ops::Range<u64> = 0x5800_0000_0000..0x5800_0000_0000 + MOST * PAGE_BYTES as u64;
 
 /// The places of pages.
 #[derive(Clone, Debug, Default)]

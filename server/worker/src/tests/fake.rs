@@ -12,9 +12,9 @@ use floe_abi::{
     TensorMap, TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 use floe_device::{
-    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchRequest, Limits,
-    LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeEdge, NodeWork, PageSize, Pattern, Pinned,
-    PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest,
+    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, HASH_UNIT, HashKey, Image, KernelFacts, KernelSetting,
+    LaunchRequest, Limits, LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeEdge, NodeWork,
+    PageSize, Pattern, Pinned, PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest, UnitHash,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -27,6 +27,8 @@ fn handle_of(code: Code) -> u64 {
 /// Bytes that the device has: more than any test takes.
 const ALL_MEMORY: u64 = 4 << 30;
 
+/// Physical memory, which several devices may have.
+type Memory = Arc<Mutex<Vec<u8>>>;
 type Work = Box<dyn FnOnce(&mut State) + Send>;
 type KernelText = (String, Vec<u32>);
 
@@ -40,7 +42,7 @@ pub(crate) struct Fake {
 
 #[derive(Default)]
 struct State {
-    physical: HashMap<u64, Vec<u8>>,
+    physical: HashMap<u64, Memory>,
     released: Vec<u64>,
     /// Further contexts that have not ended.
     contexts: usize,
@@ -54,6 +56,9 @@ struct State {
     pinned: Vec<PageSize>,
     held: Vec<usize>,
     events: HashMap<u64, (u64, bool)>,
+    /// When events were recorded.
+    times: HashMap<u64, f32>,
+    records: u16,
     libraries: HashMap<u64, Vec<KernelText>>,
     /// By library: where its variables lie, behind the streams and events that there were, and their names.
     variables: HashMap<u64, (u64, Vec<String>)>,
@@ -151,7 +156,7 @@ impl Spot {
     /// Calls `act` with the bytes of a row.
     fn row<T>(&self, state: &mut State, index: u64, bytes: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
         match self {
-            Self::Device(at, pitch) => act(state.at(at + index * pitch, bytes).unwrap()),
+            Self::Device(at, pitch) => state.at(at + index * pitch, bytes, act).unwrap(),
             Self::Host(memory, offset, pitch) => {
                 let start = offset + usize::try_from(index * pitch).unwrap();
                 act(&mut memory.lock().unwrap()[start..start + usize::try_from(bytes).unwrap()])
@@ -185,6 +190,9 @@ pub(crate) struct FakeMapped {
 
 /// Pages that devices share, by the number of their files.
 static PAGES: Mutex<BTreeMap<u64, Weak<Mutex<Vec<u8>>>>> = Mutex::new(BTreeMap::new());
+
+/// Physical memory that was exported, by the number of its file.
+static BLOCKS: Mutex<BTreeMap<u64, Weak<Mutex<Vec<u8>>>>> = Mutex::new(BTreeMap::new());
 
 impl Drop for FakeMapped {
     fn drop(&mut self) {
@@ -240,8 +248,8 @@ impl State {
         self.broken.map_or(Ok(()), Err)
     }
 
-    /// The bytes at an address, by block.
-    fn at(&mut self, address: u64, bytes: u64) -> CudaResult<&mut [u8]> {
+    /// Calls `act` with the bytes at an address, of one block.
+    fn at<T>(&self, address: u64, bytes: u64, act: impl FnOnce(&mut [u8]) -> T) -> CudaResult<T> {
         let (start, (length, offset, block)) = self
             .mapped
             .range(..=address)
@@ -253,7 +261,7 @@ impl State {
         }
         let from = usize::try_from(address - start + offset).unwrap();
         let bytes = usize::try_from(bytes).unwrap();
-        Ok(&mut self.physical.get_mut(&block).unwrap()[from..from + bytes])
+        Ok(act(&mut self.physical[&block].lock().unwrap()[from..from + bytes]))
     }
 
     /// A word of host memory that kernels reach, with its offset there.
@@ -273,7 +281,7 @@ impl State {
         } else {
             let (start, (_, offset, block)) = self.mapped.range(..=at.0).next_back().unwrap();
             let from = usize::try_from(at.0 - start + offset).unwrap();
-            read[..size].copy_from_slice(&self.physical[block][from..][..size]);
+            read[..size].copy_from_slice(&self.physical[block].lock().unwrap()[from..][..size]);
         }
         test.holds(u64::from_le_bytes(read), value, bytes)
     }
@@ -299,7 +307,7 @@ impl Fake {
     }
 
     pub(super) fn memory(&self, at: u64, bytes: u64) -> Vec<u8> {
-        self.state().at(at, bytes).unwrap().to_vec()
+        self.state().at(at, bytes, |bytes| bytes.to_vec()).unwrap()
     }
 
     /// Work of the stream that was created as the `index`th waits from here on.
@@ -497,6 +505,21 @@ impl Device for Fake {
         Ok(if self.state().elsewhere { DevicePtr(1 << 21) } else { wish })
     }
 
+    fn free_addresses(&self, _at: DevicePtr, _bytes: u64) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn own_stream(&self) -> Stream {
+        Stream(2)
+    }
+
+    fn hash(&self, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
+        let state = self.state();
+        (0..bytes / HASH_UNIT)
+            .map(|unit| state.at(at.0 + unit * HASH_UNIT, HASH_UNIT, |bytes| key.hash(bytes)))
+            .collect()
+    }
+
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
         let mut state = self.state();
         state.check()?;
@@ -504,27 +527,35 @@ impl Device for Fake {
             return Err(CudaError::OUT_OF_MEMORY);
         }
         let handle = state.handle();
-        state.physical.insert(handle, vec![0; usize::try_from(bytes).unwrap()]);
+        state.physical.insert(handle, Arc::new(Mutex::new(vec![0; usize::try_from(bytes).unwrap()])));
         Ok(MemHandle(handle))
     }
 
-    /// A copy of it: no test of one process needs more.
+    /// Devices of this process that import it have it together.
     fn export_memory(&self, memory: MemHandle) -> CudaResult<OwnedFd> {
         let state = self.state();
         if state.released.contains(&memory.0) {
             return Err(CudaError::INVALID_VALUE);
         }
         let contents = state.physical.get(&memory.0).ok_or(CudaError::INVALID_VALUE)?;
-        let file = floe_ring::sealed_memory("fake", contents.len() as u64).unwrap();
-        assert_eq!(rustix::io::pwrite(&file, contents, 0).unwrap(), contents.len());
+        let file = floe_ring::sealed_memory("fake", 4096).unwrap();
+        BLOCKS.lock().unwrap().insert(rustix::fs::fstat(&file).unwrap().st_ino, Arc::downgrade(contents));
         Ok(file)
     }
 
     fn import_memory(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        let bytes = rustix::fs::fstat(file).unwrap().st_size;
-        let mut contents = vec![0; usize::try_from(bytes).unwrap()];
-        rustix::io::pread(file, &mut contents, 0).map_err(|_| CudaError::INVALID_VALUE)?;
+        let of_file = rustix::fs::fstat(file).unwrap().st_ino;
+        let contents = BLOCKS.lock().unwrap().get(&of_file).and_then(Weak::upgrade).ok_or(CudaError::INVALID_VALUE)?;
         let mut state = self.state();
+        let handle = state.handle();
+        state.physical.insert(handle, contents);
+        Ok(MemHandle(handle))
+    }
+
+    fn retain_memory(&self, at: DevicePtr) -> CudaResult<MemHandle> {
+        let mut state = self.state();
+        let block = state.mapped.range(..=at.0).next_back().map(|(_, (_, _, block))| *block);
+        let contents = Arc::clone(&state.physical[&block.ok_or(CudaError::INVALID_VALUE)?]);
         let handle = state.handle();
         state.physical.insert(handle, contents);
         Ok(MemHandle(handle))
@@ -589,7 +620,7 @@ impl Device for Fake {
     fn upload_rows(&self, to: Rows, from: &FakePinned, offset: usize, stream: Stream) -> CudaResult<()> {
         let (pinned, spot) = (Arc::clone(&from.0), Spot::rows(to));
         if let Spot::Device(at, _) = spot {
-            self.state().at(at, to.width)?;
+            self.state().at(at, to.width, |_| ())?;
         }
         self.work(stream, move |state| {
             let width = usize::try_from(to.width).unwrap();
@@ -604,7 +635,7 @@ impl Device for Fake {
     fn download_rows(&self, to: &FakePinned, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
         let (pinned, spot) = (Arc::clone(&to.0), Spot::rows(from));
         if let Spot::Device(at, _) = spot {
-            self.state().at(at, from.width)?;
+            self.state().at(at, from.width, |_| ())?;
         }
         self.work(stream, move |state| {
             let width = usize::try_from(from.width).unwrap();
@@ -650,12 +681,14 @@ impl Device for Fake {
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {
-        self.state().at(at.0, 1)?;
+        self.state().at(at.0, 1, |_| ())?;
         self.work(stream, move |state| {
             let element = pattern.value.to_le_bytes()[..pattern.element as usize].to_vec();
             for index in 0..pattern.height {
-                let row = state.at(at.0 + index * pattern.pitch, pattern.width * u64::from(pattern.element)).unwrap();
-                row.chunks_mut(element.len()).for_each(|chunk| chunk.copy_from_slice(&element));
+                let bytes = pattern.width * u64::from(pattern.element);
+                let fill =
+                    |row: &mut [u8]| row.chunks_mut(element.len()).for_each(|chunk| chunk.copy_from_slice(&element));
+                state.at(at.0 + index * pattern.pitch, bytes, fill).unwrap();
             }
         })
     }
@@ -858,7 +891,9 @@ impl Device for Fake {
                         Some((memory, offset)) => {
                             memory.lock().unwrap()[offset..][..bytes as usize].copy_from_slice(&value[..bytes as usize])
                         }
-                        None => state.at(at.0, bytes.into()).unwrap().copy_from_slice(&value[..bytes as usize]),
+                        None => {
+                            state.at(at.0, bytes.into(), |word| word.copy_from_slice(&value[..bytes as usize])).unwrap()
+                        }
                     }
                 })?,
                 word @ WordOperation::Wait { .. } => self.enqueue(stream, Step::Word(word)),
@@ -986,6 +1021,17 @@ impl PlainCalls for Fake {
         if idle { Ok(()) } else { Err(CudaError::NOT_READY) }
     }
 
+    fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
+        let mut state = self.state();
+        let works = |state: &State| {
+            state.streams.get(&stream.0).is_some_and(|queue| queue.busy || !queue.work.is_empty())
+        };
+        while state.broken.is_none() && works(&state) {
+            state = self.changed.wait(state).unwrap();
+        }
+        state.check()
+    }
+
     fn event_create(&self, _flags: u32) -> CudaResult<Event> {
         let mut state = self.state();
         let handle = state.handle();
@@ -999,6 +1045,9 @@ impl PlainCalls for Fake {
         let entry = state.events.get_mut(&event.0).unwrap();
         *entry = (entry.0 + 1, false);
         let record = entry.0;
+        state.records += 1;
+        let when = f32::from(state.records);
+        state.times.insert(event.0, when);
         drop(state);
         self.enqueue(stream, Step::Record(event.0, record));
         Ok(())
@@ -1023,8 +1072,11 @@ impl PlainCalls for Fake {
         state.check()
     }
 
-    fn event_elapsed_time(&self, _start: Event, _end: Event) -> CudaResult<f32> {
-        Ok(1.0)
+    /// A millisecond is a record.
+    fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
+        let state = self.state();
+        let when = |event: Event| state.times.get(&event.0).copied().ok_or(CudaError::INVALID_HANDLE);
+        Ok(when(end)? - when(start)?)
     }
 
     fn event_destroy(&self, event: Event) -> CudaResult<()> {

@@ -9,8 +9,8 @@ use super::device::settings::MAX_DEVICES;
 /// in one process, which has room for few whole ones.
 pub(super) const SPAN: u64 = if cfg!(test) { 1 << 32 } else { 1 << 40 };
 /// `cuMemAddressReserve` returns these addresses, from 0x2000_0000_0000 on as a GPU's driver does. When a worker drives
-/// this device, these 48 TiB hold the windows of all vGPUs of a program.
-pub(super) const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 48 * SPAN;
+/// this device, the first 48 TiB hold the windows of all vGPUs of a program. In the other two a worker stages what it moves.
+pub(super) const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 50 * SPAN;
 /// Variables of modules on device i lie from here + i spans on.
 pub(super) const GLOBALS: u64 = WINDOWS.start - MAX_DEVICES as u64 * SPAN;
 /// `cuMemAlloc` of device i answers addresses from here + i spans on: 0x1000_0000_0000.

@@ -1,0 +1,176 @@
+//! Hashes that show whether two pieces of memory differ, the same on a GPU and here.
+//! In: bytes, a key that nobody knows who chose the bytes. Out: 128 bits for each unit.
+//! It compares nothing, and is no hash for names: who knows the key finds bytes that agree.
+//!
+//! A unit's 32-bit words are the coefficients of a polynomial, which is evaluated at two secret points modulo 2^61 - 1. Two
+//! units that differ agree at a random point with a chance below 16,384 / 2^61, so at both with one below 2^-93.
+
+use floe_abi::{CudaError, CudaResult};
+
+/// Bytes of a unit.
+pub const HASH_UNIT: u64 = 64 << 10;
+/// 2^61 - 1.
+const MODULUS: u64 = (1 << 61) - 1;
+/// Bytes of a word.
+const WORD: usize = 4;
+
+/// The two points at which polynomials are evaluated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey([u64; 2]);
+
+impl std::fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HashKey(..)")
+    }
+}
+
+/// The hash of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitHash(pub [u64; 2]);
+
+impl UnitHash {
+    /// Its bytes.
+    pub const BYTES: usize = 16;
+
+    /// As it is sent.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.0[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&self.0[1].to_le_bytes());
+        bytes
+    }
+
+    /// As it was sent.
+    #[must_use]
+    pub fn of_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let both = u128::from_le_bytes(bytes).to_le_bytes();
+        let word = |at: usize| both[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        Self([word(0), word(8)])
+    }
+}
+
+impl HashKey {
+    /// From random bits.
+    #[must_use]
+    pub fn of(random: [u64; 2]) -> Self {
+        // Neither 0 nor 1: a polynomial says little there.
+        Self(random.map(|bits| 2 + bits % (MODULUS - 2)))
+    }
+
+    /// Points that were carried over; `None`: nobody's.
+    #[must_use]
+    pub fn of_points(points: [u64; 2]) -> Option<Self> {
+        points.iter().all(|point| (2..MODULUS).contains(point)).then_some(Self(points))
+    }
+
+    /// The points, for who has them carried over.
+    #[must_use]
+    pub fn points(self) -> [u64; 2] {
+        self.0
+    }
+
+    /// The powers of both points that the kernel works with, as it takes them.
+    fn powers(self) -> Vec<u8> {
+        let all = self.0.into_iter().flat_map(|point| POWERS.map(|exponent| power(point, exponent)));
+        all.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// The hash of a unit, or of what a range has behind its last whole one. Only whole words count.
+    #[must_use]
+    pub fn hash(self, unit: &[u8]) -> UnitHash {
+        let words = || unit.chunks_exact(WORD).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        UnitHash(self.0.map(|point| words().fold(0, |sum, word| times(sum + u64::from(word), point))))
+    }
+
+    /// The hashes of bytes, unit by unit.
+    pub fn hashes(self, bytes: &[u8]) -> impl Iterator<Item = UnitHash> {
+        const UNIT: usize = 64 << 10;
+        bytes.chunks(UNIT).map(move |unit| self.hash(unit))
+    }
+}
+
+/// The exponents of `HashKey::powers`, in the order that the kernel has: of seven of the eight words that a thread reads at
+/// a time, of its sum so far, and of what joins threads.
+const POWERS: [u64; 13] = [131, 130, 129, 128, 3, 2, 1, 256, 4, 8, 16, 32, 64];
+
+/// A product modulo 2^61 - 1, of a factor below 2^62 and a reduced one.
+fn times(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    #[allow(clippy::cast_possible_truncation, reason = "both parts are below 2^64: the product is below 2^123")]
+    let (low, high) = ((product as u64) & MODULUS, (product >> 61) as u64);
+    let sum = low + high;
+    let once = (sum & MODULUS) + (sum >> 61);
+    if once >= MODULUS { once - MODULUS } else { once }
+}
+
+fn power(point: u64, exponent: u64) -> u64 {
+    (0..exponent).fold(1, |product, _| times(product, point))
+}
+
+/// The text of the kernel that hashes units.
+pub const HASH_KERNEL: &str = include_str!("gpu/hash/hash.ptx");
+/// Units of a block of threads: one for each warp.
+const BLOCK_UNITS: u64 = 8;
+
+/// Grid, block and parameters by which the kernel hashes `units` units at `at` and writes their hashes to `hashes`.
+///
+/// # Errors
+/// INVALID_VALUE for more than a grid has.
+pub fn hash_grid(at: u64, units: u64, hashes: u64, key: HashKey) -> CudaResult<([u32; 3], [u32; 3], Vec<u8>)> {
+    let blocks = i32::try_from(units.div_ceil(BLOCK_UNITS)).map_err(|_| CudaError::INVALID_VALUE)?;
+    let mut parameters = [at, units, hashes].map(u64::to_le_bytes).concat();
+    parameters.extend(key.powers());
+    Ok(([blocks.unsigned_abs(), 1, 1], [32 * 8, 1, 1], parameters))
+}
+
+/// The number of whole units; INVALID_VALUE where the range is none.
+pub(crate) fn whole_units(bytes: u64) -> CudaResult<u64> {
+    if bytes.is_multiple_of(HASH_UNIT) { Ok(bytes / HASH_UNIT) } else { Err(CudaError::INVALID_VALUE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_values_are_those_of_the_kernel() {
+        let key = HashKey::of([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+        for (seed, golden) in GOLDEN {
+            assert_eq!(key.hash(&unit(seed)).0, golden, "{seed:#x}");
+        }
+    }
+
+    include!("hash/golden.rs");
+
+    #[test]
+    fn one_bit_anywhere_and_two_words_exchanged_show() {
+        let key = HashKey::of([3, 5]);
+        let mut bytes = unit(1);
+        let before = key.hash(&bytes);
+        for at in [0, 1, 4095, 65_535] {
+            bytes[at] ^= 0x10;
+            assert_ne!(key.hash(&bytes), before, "{at}");
+            bytes[at] ^= 0x10;
+        }
+        bytes.swap(4, 8);
+        assert_ne!(key.hash(&bytes), before);
+        bytes.swap(4, 8);
+        assert_eq!(key.hash(&bytes), before);
+    }
+
+    #[test]
+    fn words_at_the_edges_of_the_field_are_told_apart() {
+        let key = HashKey::of([u64::MAX, 0]);
+        let [ones, zeros] = [[0xff; 65_536], [0; 65_536]].map(|bytes| key.hash(&bytes));
+        assert_ne!(ones, zeros);
+        assert_eq!(zeros, UnitHash([0, 0]));
+        assert!(ones.0.iter().all(|half| *half < MODULUS));
+    }
+
+    #[test]
+    fn a_hash_is_carried_over_as_it_is() {
+        let hash = UnitHash([0x0102_0304_0506_0708, 0x1112_1314_1516_1718]);
+        assert_eq!(UnitHash::of_bytes(hash.to_bytes()), hash);
+    }
+}
