@@ -13,6 +13,7 @@ mod fatbin;
 mod image;
 mod keep;
 mod linked;
+mod names;
 mod nv_info;
 mod printing;
 #[allow(unsafe_code)]
@@ -27,6 +28,7 @@ pub use fatbin::{Compression, Entry, EntryKind, Fatbin};
 pub use image::{Image, ImageKind, PtxText};
 pub use keep::{Kept, Pieces, Takes};
 pub use linked::linked_image;
+pub use names::names_of_variables;
 pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
 pub use printing::may_print;
 pub use select::{Selected, select_cubin, select_ptx};
