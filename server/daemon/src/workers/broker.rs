@@ -39,6 +39,8 @@ pub(crate) enum Came {
     Nothing,
     /// One descriptor, of memory.
     Memory,
+    /// One descriptor, of something else that a session has which moves: its client's memory file, or the socket of rings.
+    File,
     /// Others.
     Nonsense,
 }
@@ -160,6 +162,7 @@ impl Broker {
         let gpu = member.gpu;
         let lies = match (outcome, came) {
             (Ok(_), Came::Memory) | (Err(_), Came::Nothing) => None,
+            (Ok(_), Came::File) if told.kind == Kind::File => None,
             (Ok(_), _) => Some("it exports no memory"),
             (Err(_), _) => Some("it sends descriptors with a refusal"),
         };

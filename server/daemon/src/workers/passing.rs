@@ -6,12 +6,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use floe_ring::demand_memory;
+use floe_ring::{demand_memory, demand_memory_file};
 use floe_worker::contract::{Import, Returned};
 use floe_worker::descriptor_passing::Heard;
 use floe_worker::peer_notices::Answer;
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, fstat};
+use rustix::net::{AddressFamily, sockopt};
 use rustix::process::Signal;
 
 use super::broker::{Broker, Came, Deed};
@@ -106,9 +107,10 @@ impl Member {
         let came = match (&*descriptors, answer.outcome) {
             ([], _) => Came::Nothing,
             ([only], Ok(bytes)) if is_memory(only, bytes) => Came::Memory,
+            ([only], Ok(_)) if is_file(only) => Came::File,
             _ => Came::Nonsense,
         };
-        let memory = if came == Came::Memory { descriptors.pop() } else { None };
+        let memory = if matches!(came, Came::Memory | Came::File) { descriptors.pop() } else { None };
         let deeds = floe_lock::lock(&self.peers.broker).answer(Instant::now(), self.seat.number(), answer, came);
         let left = self.peers.carry_out(deeds, memory);
         self.channel.close_elsewhere(left.into_iter().chain(descriptors));
@@ -119,6 +121,12 @@ impl Member {
 fn is_memory(descriptor: &OwnedFd, bytes: u64) -> bool {
     let kind = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
     demand_memory(descriptor, bytes).is_ok() || kind == Ok(FileType::CharacterDevice)
+}
+
+/// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close either never
+/// lasts.
+fn is_file(descriptor: &OwnedFd) -> bool {
+    demand_memory_file(descriptor).is_ok() || sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX)
 }
 
 impl Ear for Member {

@@ -31,6 +31,8 @@ pub enum Kind {
     Block,
     /// A page of words.
     Signals,
+    /// A file of a session that moves, for the worker that it goes to.
+    File,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
         match self {
             Self::Block => 1,
             Self::Signals => 2,
+            Self::File => 3,
         }
     }
 }

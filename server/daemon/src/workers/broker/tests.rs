@@ -60,6 +60,18 @@ fn an_import_goes_to_its_owner_and_the_answer_to_who_asked() {
 }
 
 #[test]
+fn a_file_goes_only_to_who_asked_for_one() {
+    let (mut broker, now) = broker();
+    let file = Import { kind: Kind::File, ..import(1, OWNER) };
+    broker.ask(now, OTHER, file);
+    let deeds = broker.answer(now, OWNER, granted(OTHER, 1), Came::File);
+    assert!(matches!(deeds[..], [Deed::Pass(OTHER, _)]), "{deeds:?}");
+    broker.ask(now, OTHER, import(2, OWNER));
+    let deeds = broker.answer(now, OWNER, granted(OTHER, 2), Came::File);
+    assert!(deeds.iter().any(|deed| matches!(deed, Deed::Kill(OWNER, _))), "{deeds:?}");
+}
+
+#[test]
 fn lying_answers_end_their_worker_and_give_nobody_anything() {
     let kills = |answer, came| {
         let (mut broker, now) = broker();
