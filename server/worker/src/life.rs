@@ -11,6 +11,6 @@ pub(crate) mod process;
 pub(crate) mod ring_handshake;
 pub(crate) mod serve;
 pub(crate) mod shared;
-mod threads;
+pub(crate) mod threads;
 pub(crate) mod watch;
 pub(crate) mod watchdog;

@@ -19,13 +19,14 @@ use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::{Link, Transport};
-use floe_worker::contract::{Demand, MOST_REPORTS, Report, STUCK, TASK_VARIABLE, Task};
+use floe_worker::contract::{Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
-    Cache, Ending, Granted, Grants, Joining, Log, Output, PEER_PATIENCE, PeerEnds, PeerReports, Plan, Process,
-    Resumption, Watchdog, close_inherited, end, one_entry, sandbox, serve, use_rings, without_randomization,
+    Cache, Ending, Granted, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds, PeerReports,
+    Plan, Process, Resumption, Watchdog, arrive, close_inherited, end, one_entry, sandbox, serve, use_rings,
+    without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
@@ -120,7 +121,9 @@ fn session(task: &str) -> Result<()> {
     let reports = Reports::on_standard_output()?;
     let log = Log::to_standard_error(task.session)?;
     let (noticed, notices) = channel();
-    let taker = taker.noticing(noticed);
+    let (ordered, orders) = channel();
+    let taker = taker.noticing(noticed).moving(ordered);
+    let moves = MoveEnds { session: task.session, orders, reports: Box::new(reports.clone()) };
     let (taker, grants) = if task.asks_for_memory { Asking::begin(taker, &reports) } else { (taker, None) };
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
@@ -130,16 +133,14 @@ fn session(task: &str) -> Result<()> {
     reports.watch(seen.clone(), log.clone(), watchdog.clone())?;
     say_panics(log.clone(), watchdog.clone());
     let resumption = resumption(&task, client, &seen.broken);
-    let Some((mut link, joining, cache)) = own_connection(taker)? else { end(FAILED) };
-    watchdog.begins(&link);
-    let ready = match task.transport {
-        Transport::Socket => Ok(()),
-        Transport::Rings => use_rings(&mut link, &log),
+    let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
+    let peers = Peers { reserved, notices, moves, seen: &seen };
+    let begun = match task.arrives {
+        Some(_) => Ok((None, Joining::new(Vec::new(), Some(taker)), None)),
+        None => begin(&task, taker, &told)?,
     };
-    let ending = match ready {
-        Ok(()) => {
-            let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-            let peers = Peers { reserved, notices, seen: &seen };
+    let ending = match begun {
+        Ok((link, joining, cache)) => {
             work(&task, Connections { link, joining, resumption, cache }, peers, output, grants, &told)
         }
         Err(ending) => ending,
@@ -149,7 +150,21 @@ fn session(task: &str) -> Result<()> {
         log.line(format_args!("{ending}"));
     }
     reports.say(&Report::Ended(one_entry(&ending.to_string())));
-    end(if ending == Ending::ClientLeft { 0 } else { FAILED })
+    end(if matches!(ending, Ending::ClientLeft | Ending::Moved) { 0 } else { FAILED })
+}
+
+/// What a session that begins here has of connections, once its own one has its transport.
+type Own = (Option<Link>, Joining, Option<Cache>);
+
+/// Waits for the session's own connection.
+fn begin(task: &Task, taker: Taker, told: &Told<'_>) -> Result<Result<Own, Ending>> {
+    let Some((mut link, joining, cache)) = own_connection(taker)? else { end(FAILED) };
+    told.watchdog.begins(&link);
+    let ready = match task.transport {
+        Transport::Socket => Ok(()),
+        Transport::Rings => use_rings(&mut link, told.log),
+    };
+    Ok(ready.map(|()| (Some(link), joining, cache)))
 }
 
 /// The session's own connection, what joins it, and the cache where there is one; `None` when the daemon gives no connection.
@@ -158,7 +173,7 @@ fn own_connection(taker: Taker) -> Result<Option<(Link, Joining, Option<Cache>)>
     loop {
         match taker.take().context("taking the session's connection over")? {
             Some(Passed::Connection(Role::Session, link)) => {
-                return Ok(Some((link, Joining { early, taker: Some(taker) }, cache)));
+                return Ok(Some((link, Joining::new(early, Some(taker)), cache)));
             }
             Some(Passed::Connection(Role::Joined, link)) => early.push(link),
             // There is no ticket for one yet.
@@ -189,7 +204,8 @@ fn bound_host_memory(&Task { session, host_memory: bytes, .. }: &Task) {
 
 /// The client's connection.
 struct Connections {
-    link: Link,
+    /// `None`: the session arrives here.
+    link: Option<Link>,
     joining: Joining,
     resumption: Option<Resumption>,
     cache: Option<Cache>,
@@ -199,6 +215,7 @@ struct Connections {
 struct Peers<'a> {
     reserved: Reserved,
     notices: Receiver<Noticed>,
+    moves: MoveEnds,
     seen: &'a Seen,
 }
 
@@ -212,7 +229,7 @@ struct Told<'a> {
 fn work(
     task: &Task,
     Connections { link, joining, resumption, cache }: Connections,
-    Peers { reserved, notices, seen }: Peers<'_>,
+    Peers { reserved, notices, moves, seen }: Peers<'_>,
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
@@ -233,7 +250,8 @@ fn work(
     }
     reports.say(&Report::Ready);
     let ends = PeerEnds {
-        session: task.session,
+        // Until the session is this worker's, it imports by a number of its own.
+        session: task.arrives.map_or(task.session, |arrival| arrival.importer),
         reports: Box::new(reports.clone()),
         notices,
         answers: Answers::over(reserved),
@@ -255,11 +273,16 @@ fn work(
         joining,
         peers: Some(ends),
         nccl: task.nccl.as_ref().map(PathBuf::from),
+        moves: Some(moves),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),
     };
-    serve(Arc::new(gpu), link, plan, output, log.clone())
+    match (link, task.arrives) {
+        (Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
+        (None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
+        (None, None) => Ending::Bug("a session without a connection".into()),
+    }
 }
 
 /// The session's grace period, if it is resumable.
@@ -270,7 +293,7 @@ fn resumption(task: &Task, client: Option<Process>, broken: &Arc<AtomicBool>) ->
 }
 
 /// Tells the client that there is no device for it, but not where the server's files lie.
-fn refuse(mut link: Link, error: OpenLibraryError) -> Ending {
+fn refuse(link: Option<Link>, error: OpenLibraryError) -> Ending {
     let words = match &error {
         OpenLibraryError::Driver { what, error, .. } => format!("{what}: {error}"),
         _ => "the server's device library cannot be used; its log says why".to_owned(),
@@ -282,17 +305,21 @@ fn refuse(mut link: Link, error: OpenLibraryError) -> Ending {
         other => Ending::Device { what: other.to_string(), error: CudaError::DEVICE_UNAVAILABLE },
     };
     let status = ending.told().map_or(0, CudaError::code);
-    // The client may be gone; the daemon hears it in any case.
-    let _ = link.limit_writes(Some(Duration::from_secs(1)));
-    let _ = link.send(&floe_wire::Ended { status, detail: &words });
+    if let Some(mut link) = link {
+        // The client may be gone; the daemon hears it in any case.
+        let _ = link.limit_writes(Some(Duration::from_secs(1)));
+        let _ = link.send(&floe_wire::Ended { status, detail: &words });
+    }
     ending
 }
 
 /// Tells the client that there is no session without a sandbox.
-fn refuse_unprotected(mut link: Link, error: &sandbox::SandboxError) -> Ending {
+fn refuse_unprotected(link: Option<Link>, error: &sandbox::SandboxError) -> Ending {
     let (status, detail) = (CudaError::DEVICE_UNAVAILABLE.code(), "the server's log says why");
-    let _ = link.limit_writes(Some(Duration::from_secs(1)));
-    let _ = link.send(&floe_wire::Ended { status, detail });
+    if let Some(mut link) = link {
+        let _ = link.limit_writes(Some(Duration::from_secs(1)));
+        let _ = link.send(&floe_wire::Ended { status, detail });
+    }
     Ending::Device { what: error.to_string(), error: CudaError::DEVICE_UNAVAILABLE }
 }
 
@@ -416,6 +443,12 @@ impl Reports {
             drop(paced);
             self.say(&Report::Returned(said));
         }
+    }
+}
+
+impl MoveReports for Reports {
+    fn say(&self, report: MoveReport) {
+        Reports::say(self, &Report::Move(report));
     }
 }
 

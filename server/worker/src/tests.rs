@@ -13,6 +13,7 @@ mod inline_wait;
 mod launches;
 mod linking;
 mod mirrors;
+mod moves;
 pub(crate) mod moving;
 mod peer_links;
 mod peers;
@@ -115,7 +116,7 @@ impl Client {
     /// With what a test changes of a session that may have all there is.
     fn planned((ours, theirs): (UnixStream, UnixStream), device: Arc<Fake>, change: impl FnOnce(&mut Plan)) -> Self {
         let (giver, taker) = pair(MOST_JOINING).unwrap();
-        let joining = Joining { early: Vec::new(), taker: Some(taker) };
+        let joining = Joining::new(Vec::new(), Some(taker));
         let used = Arc::new(AtomicU64::new(0));
         let mut plan = Plan {
             ordinal: 0,
@@ -132,6 +133,7 @@ impl Client {
             joining,
             peers: None,
             nccl: None,
+            moves: None,
             resumption: None,
             idle: None,
             watchdog: Watchdog::nobody(),

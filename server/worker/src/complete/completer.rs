@@ -60,7 +60,12 @@ impl<D: Device> Tasks<D> {
 
     /// Whether every task that was added is done.
     pub(crate) fn is_idle(&self) -> bool {
-        self.open.tasks().count == 0
+        self.open() == 0
+    }
+
+    /// Tasks that were added and are not done.
+    pub(crate) fn open(&self) -> usize {
+        self.open.tasks().count
     }
 
     /// Does a task that was never added; it leaves with the next flush.

@@ -18,7 +18,12 @@ impl Failures {
 
     /// Whether a failure is still to be reported.
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
+        self.peek() != 0
+    }
+
+    /// The failure that is to be reported; 0: none.
+    pub(crate) fn peek(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
     }
 
     /// Takes the failure that is to be reported; 0: none.

@@ -109,6 +109,16 @@ impl HostFunctions {
         self.gates().closed.values().any(|closed| closed.fill.is_none())
     }
 
+    /// The functions that were given up and may still be answered.
+    pub(crate) fn given_up(&self) -> Vec<u64> {
+        self.gates().given_up.iter().copied().collect()
+    }
+
+    /// Another worker has given these up.
+    pub(crate) fn were_given_up(&self, functions: &[u64]) {
+        self.gates().given_up.extend(functions);
+    }
+
     /// The function has returned.
     pub(crate) fn done(&self, function: FunctionId) -> Done {
         self.end(function, |fill| fill.is_none())

@@ -4,14 +4,17 @@
 //! it looks ids up, checks ranges, and leaves the rest to the driver's judgement.
 
 mod array;
+mod arriving;
+mod aside;
 mod collective;
 mod context;
 mod copy;
+pub(crate) mod drain;
 mod event;
 mod graph;
-#[allow(dead_code, unused_imports, reason = "tests use it; moving a session will")]
 pub(crate) mod image;
 mod launch;
+pub(crate) mod leaving;
 mod library;
 mod link;
 mod memory;
@@ -23,17 +26,20 @@ mod stream;
 mod stream_memory;
 mod tensor_map;
 mod texture;
+mod time;
 mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
+use floe_abi::{CudaError, LaunchAttribute, MemHandle, SurfaceObject, TextureObject};
 use floe_device::Device;
 use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Handler, Recipient, Request, StreamId};
 
+use super::aside::Aside;
 use super::cache::Cache;
+use super::errands::Errands;
 use super::fault::Fault;
 use super::host_functions::HostFunctions;
 use super::inline_wait::{InlineWait, Next};
@@ -41,7 +47,7 @@ use super::objects::Objects;
 use super::objects::array::ArrayObject;
 use super::objects::block::{Block, Mapping};
 use super::objects::contents::Contents;
-use super::objects::event::EventObject;
+use super::objects::event::{EventObject, Line};
 use super::objects::graph::GraphObject;
 use super::objects::library::{Kernel, Loaded};
 use super::objects::linked::Linked;
@@ -112,6 +118,18 @@ pub(crate) struct Issuer<D: Device> {
     recipes: Recipes,
     /// Whether the device reaches memory of other GPUs, by their index.
     reaches: BTreeMap<i32, bool>,
+    /// What other threads have it do between two commands.
+    errands: Arc<Errands<Self>>,
+    /// Commands that it has taken over and not begun, because it was interrupted.
+    aside: Aside,
+    /// It stops for this as soon as it goes on.
+    stopped: Option<Stop>,
+    /// Memory of the worker that the session leaves, by the numbers of the blocks that are made of it, with its bytes.
+    adopted: BTreeMap<u64, (MemHandle, u64)>,
+    /// The session's line of time, where another worker began it.
+    line: Option<Line<D>>,
+    /// The marks of a drain that has begun.
+    draining: Vec<Arc<CompletionEvent<D>>>,
 }
 
 /// How a command is answered.
@@ -161,7 +179,14 @@ impl<D: Device> Issuer<D> {
         let pool = Pool::new(Arc::clone(&shared.device));
         let contents = Contents::new(cache, shared.log.clone(), &allowance.budget);
         let budget = allowance.budget.clone();
+        let interrupted = Arc::clone(&shared);
         Self {
+            errands: Errands::new(move |is| interrupted.queue.interrupt(is)),
+            aside: Aside::default(),
+            stopped: None,
+            draining: Vec::new(),
+            line: None,
+            adopted: BTreeMap::new(),
             shared,
             tasks,
             inline_wait: InlineWait::new(spin),
@@ -195,13 +220,27 @@ impl<D: Device> Issuer<D> {
         }
     }
 
+    /// The way to have it do something between two commands.
+    pub(crate) fn errands(&self) -> Arc<Errands<Self>> {
+        Arc::clone(&self.errands)
+    }
+
     /// Carries commands out until the queue is closed.
     pub(crate) fn run(&mut self) -> Result<(), Stop> {
+        let outcome = self.carry_all_out();
+        self.errands.close();
+        outcome
+    }
+
+    fn carry_all_out(&mut self) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let mut issuing = Issuing::default();
-        while let Some(batch) = shared.queue.next(&mut issuing) {
-            for command in batch.commands() {
-                self.carry_out(command)?;
+        self.stand_aside(&mut issuing)?;
+        while !self.errands.is_over()
+            && let Some(batch) = shared.queue.next(&mut issuing)
+        {
+            if self.is_interrupted_within(batch.commands())? {
+                self.stand_aside(&mut issuing)?;
             }
             if self.inline_wait.is_kept() {
                 shared.queue.give_back(&mut issuing);

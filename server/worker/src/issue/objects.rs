@@ -123,6 +123,11 @@ impl<T> Objects<T> {
         self.objects.values().filter_map(|object| object.as_ref().ok())
     }
 
+    /// Those there are, with their ids.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.objects.iter().filter_map(|(id, object)| object.as_ref().ok().map(|object| (*id, object)))
+    }
+
     /// The ids of those there are.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.objects.iter().filter(|(_, object)| object.is_ok()).map(|(id, _)| *id).collect()

@@ -30,6 +30,12 @@ pub enum Ending {
     /// The client sent nothing for as long as the operator allows.
     #[error("the client sent nothing for {} s, and the server's operator allows no more", .0.as_secs_f64())]
     Idle(Duration),
+    /// Another worker of this server serves it from here on.
+    #[error("the session has moved to another worker")]
+    Moved,
+    /// A session that was to move here stays where it was.
+    #[error("the session did not arrive: {0}")]
+    NotArrived(String),
     /// The worker itself failed.
     #[error("the worker failed: {0}")]
     Bug(String),
@@ -40,7 +46,7 @@ impl Ending {
     #[must_use]
     pub fn told(&self) -> Option<CudaError> {
         match self {
-            Self::ClientLeft | Self::Link(_) => None,
+            Self::ClientLeft | Self::Link(_) | Self::Moved | Self::NotArrived(_) => None,
             Self::ProtocolViolation(_) => Some(CudaError::INVALID_VALUE),
             Self::Device { error, .. } => Some(*error),
             Self::Idle(_) => Some(CudaError::DEVICE_UNAVAILABLE),

@@ -4,13 +4,15 @@
 //! A client that says what cannot be ends its session; one that says nothing in time loses its connection and nothing else.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
 use floe_device::Device;
 use floe_transport::{
-    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, HistoryDigest, Link, LinkError, MAIN_CHANNEL, Receiver, Sender,
+    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, HistoryDigest, Link, LinkError, MAIN_CHANNEL,
+    Receiver as LinkReceiver, Sender,
 };
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
@@ -18,6 +20,7 @@ use super::ending::{Ending, InputEnd};
 use super::parking::Parking;
 use super::shared::Shared;
 use super::threads::Threads;
+use crate::daemon::cache_channel::CacheEnd;
 use crate::daemon::descriptor_passing::{Passed, Role, Taker};
 use crate::peer::link::opening;
 use crate::wire_in::rest::Rest;
@@ -35,9 +38,55 @@ pub struct Joining {
     pub early: Vec<Link>,
     /// Those that come.
     pub taker: Option<Taker>,
+    /// Those that another thread takes.
+    pub(crate) passed: Option<Receiver<Passed>>,
 }
 
 impl Joining {
+    /// Those that came, and those that come.
+    #[must_use]
+    pub fn new(early: Vec<Link>, taker: Option<Taker>) -> Self {
+        Self { early, taker, passed: None }
+    }
+
+    /// Has a thread take what the daemon passes from here on: notices among it go to who waits for them, and connections
+    /// wait until somebody has them join.
+    pub(crate) fn take_ahead(&mut self, threads: &Threads) -> Result<(), Ending> {
+        let Some(taker) = self.taker.take() else { return Ok(()) };
+        let (pass, passed) = channel();
+        self.passed = Some(passed);
+        threads.start("floe-take", move || {
+            while let Ok(Some(next)) = taker.take() {
+                if pass.send(next).is_err() {
+                    break;
+                }
+            }
+            None
+        })
+    }
+
+    /// The way to the cache of modules, if it was passed already.
+    pub(crate) fn modules(&mut self) -> Option<CacheEnd> {
+        let mut modules = None;
+        for passed in self.passed.iter().flat_map(Receiver::try_iter) {
+            match passed {
+                Passed::Modules(end) => modules = Some(end),
+                Passed::Connection(Role::Joined, link) => self.early.push(link),
+                // Nothing expects a peer yet.
+                Passed::Connection(Role::Peer | Role::Session, _) => {}
+            }
+        }
+        modules
+    }
+
+    fn next(&self) -> Option<Passed> {
+        match (&self.passed, &self.taker) {
+            (Some(passed), _) => passed.recv().ok(),
+            (None, Some(taker)) => taker.take().ok().flatten(),
+            (None, None) => None,
+        }
+    }
+
     /// Has `join` take each connection of the client's, until the daemon gives no more; those of other servers' workers go to
     /// the session's peer links.
     ///
@@ -48,11 +97,12 @@ impl Joining {
         shared: &Arc<Shared<D>>,
         mut join: impl FnMut(Link) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.early.into_iter().try_for_each(&mut join)?;
+        let mut joining = self;
+        std::mem::take(&mut joining.early).into_iter().try_for_each(&mut join)?;
         loop {
-            match self.taker.as_ref().map(Taker::take) {
-                Some(Ok(Some(Passed::Connection(Role::Joined, link)))) => join(link)?,
-                Some(Ok(Some(Passed::Connection(Role::Peer, link)))) => opening::welcome(shared, link),
+            match joining.next() {
+                Some(Passed::Connection(Role::Joined, link)) => join(link)?,
+                Some(Passed::Connection(Role::Peer, link)) => opening::welcome(shared, link),
                 _ => return Ok(()),
             }
         }
@@ -74,7 +124,7 @@ pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, thr
 /// Has a link carry bulk data, with a thread that reads it; `park` is shown both directions first.
 fn carry<D: Device>(
     shared: &Arc<Shared<D>>,
-    (sender, receiver): (Sender, Receiver),
+    (sender, receiver): (Sender, LinkReceiver),
     threads: &Threads,
     park: impl FnOnce(Arc<Rest>, Sender),
 ) -> Result<(), Ending> {
@@ -132,7 +182,7 @@ impl<D: Device> Reception<D> {
     }
 
     /// Has a channel carry bulk data.
-    pub(crate) fn carry(&self, channel: u32, ends: (Sender, Receiver)) -> Result<(), Ending> {
+    pub(crate) fn carry(&self, channel: u32, ends: (Sender, LinkReceiver)) -> Result<(), Ending> {
         carry(&self.shared, ends, &self.threads, |rest, sender| self.parking.add_bulk(channel, rest, sender))
     }
 

@@ -25,20 +25,22 @@ use super::watch;
 use super::watch::{Resumption, Use};
 use super::watchdog::Watchdog;
 use crate::collective::Collectives;
-use crate::complete::completer::Completer;
+use crate::complete::completer::{Completer, Releaser};
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
 use crate::daemon::descriptor_passing::Noticed;
-use crate::daemon::peer_notices::Answers;
+use crate::daemon::peer_notices::{Answers, Question};
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer, Stop};
+use crate::leave::Leaving;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::{Grants, Ledger};
 use crate::memory::mirrors::Mirrors;
 use crate::memory::transfer_buffers::{BufferBytes, Uploads};
 use crate::memory::window::{Window, Windows};
+use crate::moving::ends::MoveEnds;
 use crate::peer::ends::PeerEnds;
 use crate::peer::exporter::{Exporter, take_notices};
 use crate::peer::hub::Hub;
@@ -80,6 +82,8 @@ pub struct Plan {
     pub peers: Option<PeerEnds>,
     /// The server's NCCL, if it has one.
     pub nccl: Option<PathBuf>,
+    /// Its ways to the daemon for moves; `None`: it stays.
+    pub moves: Option<MoveEnds>,
     /// Its grace period; `None`: it ends with any of its connections.
     pub resumption: Option<Resumption>,
     /// The longest time without a command; `None`: no limit.
@@ -153,68 +157,225 @@ struct Begun {
 }
 
 /// A bulk connection of another worker's: its channel and its two directions.
-type BulkEnds = (u32, Sender, floe_transport::Receiver);
+pub(crate) type BulkEnds = (u32, Sender, floe_transport::Receiver);
 
-fn serve_begun<D: Device>(device: Arc<D>, begun: Begun, plan: Plan, output: Output, log: Log) -> Ending {
-    let Begun { sender, mut receiver, bulk, last_transfer, channels, client, timed } = begun;
+fn serve_begun<D: Device>(device: Arc<D>, begun: Begun, mut plan: Plan, output: Output, log: Log) -> Ending {
+    let Begun { sender, receiver, bulk, last_transfer, channels, client, timed } = begun;
     // Held to the end: a reader without a connection asks the channels whether the session continues.
     let _channels = channels.clone();
-    let resumption = channels.zip(plan.resumption);
-    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: None, bulk };
-    let watchdog = plan.watchdog;
+    let watchdog = plan.watchdog.clone();
     watchdog.serves();
-    let spin = Spin::of_process();
-    let expected = Expected::default();
-    let buffers = BufferBytes::of(plan.transport_memory);
-    let host = HostMemory::of(plan.host_memory);
-    receiver.set_spin(spin);
-    receiver.set_expected(expected.clone());
-    receiver.take_descriptors(plan.shared_memory > 0);
-    let beside = plan.peers.as_ref().map_or_else(Arc::default, |ends| Arc::clone(&ends.beside));
-    let session = plan.peers.as_ref().map_or(0, |ends| ends.session);
-    let (hub, exports) = share(plan.peers, &beside, &host.budget);
-    let shared = Arc::new(Shared {
-        device,
-        sender,
-        stripes: Stripes::new(spin),
-        transfers: Transfers::new(spin),
-        failures: Failures::default(),
-        output,
-        printing: Printing::new(plan.device_speaks),
-        queue: Queue::new(buffers.commands, host.line, spin, expected),
-        log,
-        mirrors: Mirrors::new(plan.mirrored_memory),
-        descriptor: Mutex::default(),
-        hub,
-        links: Links::new(&host.budget),
-        collectives: Collectives::new(plan.nccl, session, &host.budget),
-        client: Arc::new(client),
-    });
+    let wiring = Wiring::of(&mut plan);
+    let shared = wiring.share(device, sender, &plan, output, log, client);
     shared.transfers.begin_behind(last_transfer);
-    let costs =
-        shared.device.costs().map_err(|error| Ending::Device { what: "asking what the device takes".into(), error });
-    let ending = match (timed, reserve_window(&*shared.device, plan.ordinal), costs) {
-        (Err(error), ..) => Ending::Link(error.to_string()),
-        (_, Err(ending), _) | (_, _, Err(ending)) => ending,
-        (_, Ok(window), Ok(costs)) => {
-            let allowance = Allowance {
-                windows: Windows::new(window),
-                ledger: Ledger::new(plan.memory, costs, plan.used, plan.grants).beside(beside),
-                budget: host.budget,
-                granularity: plan.granularity.max(1),
-                shared_memory: plan.shared_memory,
-                buffers,
-            };
-            run_threads(&shared, receiver, allowance, spin, plan.cache, Joins { exports, ..joins }, &watchdog)
-        }
+    let (threads, first) = Threads::new(watchdog.clone());
+    let built = timed.map_err(|error| Ending::Link(error.to_string())).and_then(|()| Built::of(&shared, plan, wiring));
+    let ending = match built {
+        Ok(built) => built.run(receiver, bulk, channels, (threads, first)),
+        Err(ending) => ending,
     };
     watchdog.is_over();
     end_session(shared, &ending);
     ending
 }
 
+/// What a session's threads have in common beside the device.
+pub(crate) struct Wiring<M> {
+    spin: Spin,
+    expected: Expected,
+    buffers: BufferBytes,
+    host: HostMemory,
+    beside: Arc<AtomicU64>,
+    pub(crate) hub: Arc<Hub<M>>,
+    pub(crate) exports: Option<Exports>,
+}
+
+impl<M: Mapped> Wiring<M> {
+    /// As the plan says, whose ways to other sessions are taken out.
+    pub(crate) fn of(plan: &mut Plan) -> Self {
+        let (buffers, host) = (BufferBytes::of(plan.transport_memory), HostMemory::of(plan.host_memory));
+        let beside = plan.peers.as_ref().map_or_else(Arc::default, |ends| Arc::clone(&ends.beside));
+        let (hub, exports) = share(plan.peers.take(), &beside, &host.budget);
+        let (spin, expected) = (Spin::of_process(), Expected::default());
+        Self { spin, expected, buffers, host, beside, hub: Arc::new(hub), exports }
+    }
+
+    /// Takes the daemon's notices from here on.
+    pub(crate) fn take_notices(&mut self, threads: &Threads) -> Result<(), Ending>
+    where
+        M: 'static,
+    {
+        let hub = Arc::clone(&self.hub);
+        self.exports.as_mut().map_or(Ok(()), |exports| exports.take_notices(&hub, threads))
+    }
+
+    /// What the threads share.
+    pub(crate) fn share<D: Device<Mapped = M>>(
+        &self,
+        device: Arc<D>,
+        sender: Sender,
+        plan: &Plan,
+        output: Output,
+        log: Log,
+        client: Use,
+    ) -> Arc<Shared<D>> {
+        Arc::new(Shared {
+            device,
+            sender,
+            stripes: Stripes::new(self.spin),
+            transfers: Transfers::new(self.spin),
+            failures: Failures::default(),
+            output,
+            printing: Printing::new(plan.device_speaks),
+            queue: Queue::new(self.buffers.commands, self.host.line, self.spin, self.expected.clone()),
+            log,
+            mirrors: Mirrors::new(plan.mirrored_memory),
+            descriptor: Mutex::default(),
+            hub: Arc::clone(&self.hub),
+            links: Links::new(&self.host.budget),
+            collectives: Collectives::new(plan.nccl.clone(), self.hub.session(), &self.host.budget),
+            client: Arc::new(client),
+        })
+    }
+}
+
+/// A session whose threads do not run yet.
+pub(crate) struct Built<D: Device> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) issuer: Issuer<D>,
+    completer: Completer<D>,
+    releaser: Releaser<D>,
+    reader: Reader<D>,
+    plan: Plan,
+    wiring: Wiring<D::Mapped>,
+    /// What a move has left behind, to be let go while the session runs.
+    leftover: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<D: Device> Built<D> {
+    /// It may leave this worker, too.
+    pub(crate) fn may_leave(&mut self, ends: MoveEnds) {
+        self.plan.moves = Some(ends);
+    }
+
+    /// Does this beside the session's threads.
+    pub(crate) fn do_beside(&mut self, leftover: impl FnOnce() + Send + 'static) {
+        self.leftover = Some(Box::new(leftover));
+    }
+
+    /// Reserves the window, and makes what the threads own.
+    pub(crate) fn of(shared: &Arc<Shared<D>>, mut plan: Plan, wiring: Wiring<D::Mapped>) -> Result<Self, Ending> {
+        let window = reserve_window(&*shared.device, plan.ordinal)?;
+        let asked = |error| Ending::Device { what: "asking what the device takes".into(), error };
+        let costs = shared.device.costs().map_err(asked)?;
+        let ledger = Ledger::new(plan.memory, costs, Arc::clone(&plan.used), plan.grants.take());
+        let allowance = Allowance {
+            windows: Windows::new(window),
+            ledger: ledger.beside(Arc::clone(&wiring.beside)),
+            budget: wiring.host.budget.clone(),
+            granularity: plan.granularity.max(1),
+            shared_memory: plan.shared_memory,
+            buffers: wiring.buffers,
+        };
+        let functions = Arc::new(HostFunctions::default());
+        let (completer, releaser, tasks) = Completer::new(Arc::clone(shared), wiring.spin);
+        let uploads = Uploads::new(allowance.buffers.upload, &allowance.budget);
+        let (cache, shared) = (plan.cache.take(), Arc::clone(shared));
+        let own = (Arc::clone(&functions), Arc::clone(&uploads));
+        let issuer = Issuer::new(Arc::clone(&shared), tasks, own.0, own.1, allowance, cache, wiring.spin);
+        let reader = Reader { shared: Arc::clone(&shared), functions, uploads };
+        Ok(Self { shared, issuer, completer, releaser, reader, plan, wiring, leftover: None })
+    }
+
+    /// Runs reader, issuer and completer; the first to end says why.
+    pub(crate) fn run(
+        self,
+        mut receiver: floe_transport::Receiver,
+        bulk: Vec<BulkEnds>,
+        channels: Option<Channels>,
+        (threads, first): (Threads, Receiver<Ending>),
+    ) -> Ending {
+        let Self { shared, issuer, completer, releaser, reader, plan, wiring, mut leftover } = self;
+        receiver.set_spin(wiring.spin);
+        receiver.set_expected(wiring.expected);
+        receiver.take_descriptors(plan.shared_memory > 0);
+        let (errands, rest) = (issuer.errands(), Rest::of(&receiver));
+        let parking =
+            Parking::new(Arc::clone(&shared), channels.clone(), Arc::clone(&rest), threads.watchdog().clone());
+        #[cfg(test)]
+        crate::tests::moving::begins(&parking, &shared.device);
+        let (ordinal, of_moves) = (plan.ordinal, parking.clone());
+        let resumption = channels.zip(plan.resumption);
+        let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: wiring.exports, bulk };
+        let moves = plan.moves;
+        let leaves = Arc::clone(&errands);
+        let start_leaving = || {
+            let Some(ends) = moves else { return Ok(()) };
+            let leaving = Leaving { shared: Arc::clone(&shared), errands: leaves, parking: of_moves, ends, ordinal };
+            threads.start_on(&shared.device, "floe-leave", move || leaving.run())
+        };
+        let started = start_own((&shared, &threads), (issuer, completer, releaser), (rest, receiver, reader))
+            .and_then(|()| start_leaving())
+            .and_then(|()| joins.start(&shared, &threads, parking))
+            .and_then(|()| match leftover.take() {
+                Some(leftover) => start_once(&shared, &threads, leftover),
+                None => Ok(()),
+            });
+        let ending = match started {
+            Ok(()) => {
+                // The others hold its copies.
+                drop(threads);
+                first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
+            }
+            Err(ending) => ending,
+        };
+        errands.close();
+        ending
+    }
+}
+
+/// Starts a thread that does one thing.
+fn start_once<D: Device>(
+    shared: &Arc<Shared<D>>,
+    threads: &Threads,
+    work: Box<dyn FnOnce() + Send>,
+) -> Result<(), Ending> {
+    let mut work = Some(work);
+    threads.start_on(&shared.device, "floe-leftover", move || {
+        if let Some(work) = work.take() {
+            work();
+        }
+        None
+    })
+}
+
+/// Starts the threads that every session has.
+fn start_own<D: Device>(
+    (shared, threads): (&Arc<Shared<D>>, &Threads),
+    (mut issuer, mut completer, mut releaser): (Issuer<D>, Completer<D>, Releaser<D>),
+    (rest, receiver, reader): (Arc<Rest>, floe_transport::Receiver, Reader<D>),
+) -> Result<(), Ending> {
+    let (device, mut receiver) = (&shared.device, Some(receiver));
+    threads
+        .start_on(device, "floe-read", move || rest.run(receiver.take()?, |receiver| reader.run(receiver)).ending())?;
+    threads.start_on(device, "floe-issue", move || match issuer.run() {
+        Ok(()) => None,
+        Err(Stop::ProtocolViolation(words)) => Some(Ending::ProtocolViolation(words)),
+        Err(Stop::Link(error)) => Some(link_ending(&error)),
+    })?;
+    threads.start_on(device, "floe-complete", move || completer.run().err().map(|error| link_ending(&error)))?;
+    threads.start_on(device, "floe-release", move || {
+        releaser.run();
+        None
+    })
+}
+
 /// Ends the connections, when the client knows why.
-fn end_session<D: Device>(shared: Arc<Shared<D>>, ending: &Ending) {
+pub(crate) fn end_session<D: Device>(shared: Arc<Shared<D>>, ending: &Ending) {
+    if *ending == Ending::Moved {
+        // Its connections are another worker's.
+        return std::mem::forget(shared);
+    }
     close_inputs(&shared);
     say_ended(&shared, ending);
     shared.sender.close();
@@ -254,58 +415,6 @@ fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending>
     }
 }
 
-/// Runs reader, issuer and completer; the first to end says why.
-fn run_threads<D: Device>(
-    shared: &Arc<Shared<D>>,
-    receiver: floe_transport::Receiver,
-    allowance: Allowance,
-    spin: Spin,
-    cache: Option<Cache>,
-    joins: Joins,
-    watchdog: &Watchdog,
-) -> Ending {
-    let functions = Arc::new(HostFunctions::default());
-    let (mut completer, mut releaser, tasks) = Completer::new(Arc::clone(shared), spin);
-    let uploads = Uploads::new(allowance.buffers.upload, &allowance.budget);
-    let mut issuer =
-        Issuer::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
-    let (threads, first) = Threads::new(watchdog.clone());
-    let reader = Reader { shared: Arc::clone(shared), functions, uploads };
-    let device = &shared.device;
-    let (rest, mut receiver) = (Rest::of(&receiver), Some(receiver));
-    let channels = joins.resumption.as_ref().map(|(channels, _)| channels.clone());
-    let parking = Parking::new(Arc::clone(shared), channels, Arc::clone(&rest), watchdog.clone());
-    #[cfg(test)]
-    crate::tests::moving::begins(&parking, device);
-    let started = threads
-        .start_on(device, "floe-read", move || rest.run(receiver.take()?, |receiver| reader.run(receiver)).ending())
-        .and_then(|()| {
-            threads.start_on(device, "floe-issue", move || match issuer.run() {
-                Ok(()) => None,
-                Err(Stop::ProtocolViolation(words)) => Some(Ending::ProtocolViolation(words)),
-                Err(Stop::Link(error)) => Some(link_ending(&error)),
-            })
-        })
-        .and_then(|()| {
-            threads.start_on(device, "floe-complete", move || completer.run().err().map(|error| link_ending(&error)))
-        })
-        .and_then(|()| {
-            threads.start_on(device, "floe-release", move || {
-                releaser.run();
-                None
-            })
-        })
-        .and_then(|()| joins.start(shared, &threads, parking));
-    match started {
-        Ok(()) => {
-            // The others hold its copies.
-            drop(threads);
-            first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
-        }
-        Err(ending) => ending,
-    }
-}
-
 /// The purpose of further connections.
 struct Joins {
     joining: Joining,
@@ -317,9 +426,24 @@ struct Joins {
 }
 
 /// The threads' ends of what a session shares.
-struct Exports {
-    notices: Receiver<Noticed>,
+pub(crate) struct Exports {
+    /// `None`: a thread takes them already.
+    notices: Option<Receiver<Noticed>>,
     answers: Answers,
+    asked: mpsc::Sender<Question>,
+    questions: Receiver<Question>,
+}
+
+impl Exports {
+    /// Starts the thread that takes the daemon's notices.
+    fn take_notices<M: Mapped + 'static>(&mut self, hub: &Arc<Hub<M>>, threads: &Threads) -> Result<(), Ending> {
+        let Some(notices) = self.notices.take() else { return Ok(()) };
+        let (hub, asked) = (Arc::clone(hub), self.asked.clone());
+        threads.start("floe-notices", move || {
+            take_notices(&hub, &notices, &asked);
+            None
+        })
+    }
 }
 
 /// The hub of a session that has ways to the daemon, or of one that shares nothing.
@@ -328,21 +452,17 @@ fn share<M: Mapped>(ends: Option<PeerEnds>, beside: &Arc<AtomicU64>, budget: &Bu
         return (Hub::alone(Arc::clone(beside), budget), None);
     };
     let hub = Hub::new(session, Some(reports), Arc::clone(beside), patience, budget);
-    (hub, Some(Exports { notices, answers }))
+    let (asked, questions) = mpsc::channel();
+    (hub, Some(Exports { notices: Some(notices), answers, asked, questions }))
 }
 
 /// Starts the threads that take the daemon's notices and answer importers.
-fn start_exports<D: Device>(shared: &Arc<Shared<D>>, threads: &Threads, exports: Exports) -> Result<(), Ending> {
-    let Exports { notices, answers } = exports;
-    let (asked, questions) = mpsc::channel();
+fn start_exports<D: Device>(shared: &Arc<Shared<D>>, threads: &Threads, mut exports: Exports) -> Result<(), Ending> {
+    exports.take_notices(&shared.hub, threads)?;
+    let Exports { answers, questions, .. } = exports;
     let exporter = Exporter { shared: Arc::clone(shared), answers, questions };
     threads.start_on(&shared.device, "floe-export", move || {
         exporter.run();
-        None
-    })?;
-    let shared = Arc::clone(shared);
-    threads.start("floe-notices", move || {
-        take_notices(&shared.hub, &notices, &asked);
         None
     })
 }

@@ -40,7 +40,7 @@ pub(crate) struct Shared<D: Device> {
     /// The descriptor that came with `ShareMemory`, until that is carried out.
     pub(crate) descriptor: Mutex<Option<OwnedFd>>,
     /// What the session shares with others.
-    pub(crate) hub: Hub<D::Mapped>,
+    pub(crate) hub: Arc<Hub<D::Mapped>>,
     /// Its links to sessions of other servers.
     pub(crate) links: Links<D>,
     /// Its communicators.

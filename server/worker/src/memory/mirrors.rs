@@ -129,6 +129,22 @@ impl<P: Mapped> Mirrors<P> {
         Ok(())
     }
 
+    /// All of them, with the bytes that client and worker have in common.
+    pub(crate) fn contents(&self) -> Vec<(u64, Vec<u8>)> {
+        self.lock().iter().map(|(at, mirror)| (*at, mirror.known.clone())).collect()
+    }
+
+    /// A mirror has these bytes, and the client has them too. False: there is none such.
+    pub(crate) fn recall(&self, at: u64, bytes: &[u8]) -> bool {
+        let mut mirrors = self.lock();
+        let Some(mirror) = mirrors.get_mut(&at).filter(|mirror| mirror.known.len() == bytes.len()) else {
+            return false;
+        };
+        mirror.known.copy_from_slice(bytes);
+        mirror.memory.write(0, bytes);
+        true
+    }
+
     /// Tells the client what the device has changed since the last time.
     pub(crate) fn tell(&self, sender: &Sender) -> Result<(), LinkError> {
         if !self.any.load(Ordering::Acquire) {

@@ -36,6 +36,7 @@ pub(crate) struct Exporter<D: Device> {
 enum Exported<M> {
     Block(OwnedFd, u64),
     Page(Arc<Page<M>>),
+    File(Arc<OwnedFd>),
 }
 
 impl<D: Device> Exporter<D> {
@@ -54,6 +55,7 @@ impl<D: Device> Exporter<D> {
             Ok(Exported::Page(page)) => {
                 self.answers.give(&answer(Ok(PAGE_BYTES as u64)), page.file.as_ref().map(|file| file.as_fd()))
             }
+            Ok(Exported::File(file)) => self.answers.give(&answer(Ok(0)), Some(file.as_fd())),
             Err(refused) => return drop(self.answers.give(&answer(Err(refused)), None)),
         };
         if given.is_err() {
@@ -66,6 +68,7 @@ impl<D: Device> Exporter<D> {
     fn export(&self, question: &Question) -> Result<Exported<D::Mapped>, Refused> {
         let (handle, bytes) = match self.shared.hub.grant(question)? {
             Granted::Signals(page) => return Ok(Exported::Page(page)),
+            Granted::File(file) => return Ok(Exported::File(file)),
             Granted::Block(handle, bytes) => (handle, bytes),
         };
         let memory = floe_lock::lock(&handle);

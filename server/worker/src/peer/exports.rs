@@ -4,6 +4,7 @@
 //! It calls no driver and waits for nothing.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -41,6 +42,7 @@ struct Lent {
 pub(crate) enum Granted<M> {
     Block(Handle, u64),
     Signals(Arc<Page<M>>),
+    File(Arc<OwnedFd>),
 }
 
 /// The table.
@@ -48,6 +50,10 @@ pub(crate) struct Exports<M> {
     pub(crate) tickets: Tickets,
     blocks: BTreeMap<u64, Offered>,
     pages: BTreeMap<u64, Arc<Page<M>>>,
+    /// Files that a move's target imports.
+    files: BTreeMap<u64, Arc<OwnedFd>>,
+    /// The ticket of a move, and the importer's number: what these are for is no sharing.
+    pub(crate) moving: Option<(u64, u64)>,
     /// By the block's number and one more: the client may use numbers again.
     lent: BTreeMap<(u64, u64), Lent>,
     last_lent: u64,
@@ -57,7 +63,17 @@ pub(crate) struct Exports<M> {
 impl<M: floe_device::Mapped> Exports<M> {
     pub(crate) fn new(budget: &Budget) -> Self {
         let (blocks, pages, lent) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { tickets: Tickets::new(budget), blocks, pages, lent, last_lent: 0, budget: budget.clone() }
+        let files = BTreeMap::new();
+        Self {
+            tickets: Tickets::new(budget),
+            blocks,
+            pages,
+            files,
+            moving: None,
+            lent,
+            last_lent: 0,
+            budget: budget.clone(),
+        }
     }
 
     /// A new block.
@@ -68,7 +84,14 @@ impl<M: floe_device::Mapped> Exports<M> {
 
     /// Whether anybody holds anything of the session's.
     pub(crate) fn any_holder(&self) -> bool {
-        !self.lent.is_empty() || self.blocks.values().any(|block| !block.holders.is_empty())
+        let is_other = |holder: &u64| self.moving.is_none_or(|(_, importer)| importer != *holder);
+        let held = self.blocks.values().map(|block| &block.holders).chain(self.lent.values().map(|lent| &lent.holders));
+        held.flat_map(BTreeMap::keys).any(is_other)
+    }
+
+    /// Whether any ticket still admits somebody.
+    pub(crate) fn any_ticket(&self, now: Instant) -> bool {
+        self.tickets.any(now, self.moving.map(|(ticket, _)| ticket))
     }
 
     /// A new page.
@@ -76,11 +99,22 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.pages.insert(id, Arc::clone(page));
     }
 
+    /// A file for a move's target.
+    pub(crate) fn offer_file(&mut self, number: u64, file: OwnedFd) {
+        self.files.insert(number, Arc::new(file));
+    }
+
+    /// Files are offered no longer.
+    pub(crate) fn end_files(&mut self) -> BTreeMap<u64, Arc<OwnedFd>> {
+        std::mem::take(&mut self.files)
+    }
+
     /// Whether there is such an object to export.
     pub(crate) fn has(&self, kind: Kind, id: u64) -> bool {
         match kind {
             Kind::Block => self.blocks.get(&id).is_some_and(|block| block.handle.is_some()),
             Kind::Signals => self.pages.contains_key(&id),
+            Kind::File => self.files.contains_key(&id),
         }
     }
 
@@ -88,6 +122,18 @@ impl<M: floe_device::Mapped> Exports<M> {
     pub(crate) fn close_block(&mut self, id: u64) -> Option<Handle> {
         self.tickets.end(Kind::Block, id);
         self.blocks.get_mut(&id)?.handle.take()
+    }
+
+    /// A block that is released and still mapped is exported again.
+    pub(crate) fn reopen_block(&mut self, id: u64, memory: MemHandle) {
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.handle = Some(Arc::new(Mutex::new(Some(memory))));
+        }
+    }
+
+    /// The handle by which a block is exported.
+    pub(crate) fn handle(&self, id: u64) -> Option<Handle> {
+        self.blocks.get(&id)?.handle.clone()
     }
 
     /// The session has given a block up. Returns its bytes where others hold it.
@@ -141,6 +187,7 @@ impl<M: floe_device::Mapped> Exports<M> {
                 page.shared_with(importer);
                 Granted::Signals(Arc::clone(page))
             }
+            Kind::File => Granted::File(Arc::clone(self.files.get(&import.object).ok_or(Refused::Unknown)?)),
         };
         self.tickets.use_up(import.ticket);
         Ok(granted)
@@ -149,6 +196,7 @@ impl<M: floe_device::Mapped> Exports<M> {
     /// An importer has let go of something. Returns the bytes that the session pays for no longer.
     pub(crate) fn returned(&mut self, importer: u64, kind: Kind, object: u64) -> u64 {
         match kind {
+            Kind::File => 0,
             Kind::Signals => {
                 if let Some(page) = self.pages.get(&object) {
                     page.returned_by(importer);

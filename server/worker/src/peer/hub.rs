@@ -18,7 +18,7 @@ use super::exports::{Exports, Granted};
 use super::imports::{Imported, Imports, LetGo, Object, Requests};
 use super::page::{Page, Places, VALUES, WORDS};
 use super::proof::{Claim, Key};
-use super::tickets::New;
+use super::tickets::{New, Scope};
 use crate::daemon::peer_notices::{
     Dial, Import, Kind, MOST_ADDRESS, PROOF_BYTES, PeerNotice, Question, Refused, Returned,
 };
@@ -28,7 +28,7 @@ use crate::memory::budget::Budget;
 
 /// What a session shares.
 pub(crate) struct Hub<M> {
-    session: u64,
+    session: AtomicU64,
     /// `None`: no daemon passes anything on.
     reports: Option<Box<dyn PeerReports>>,
     state: Mutex<State<M>>,
@@ -69,12 +69,28 @@ impl<M: Mapped> Hub<M> {
         let state = Mutex::new(State { exports: Exports::new(budget), imports: Imports::default() });
         let (pages, places) = (Mutex::default(), Places::default());
         let (requests, dials) = (Requests::default(), Requests::default());
+        let session = AtomicU64::new(session);
         Self { session, reports, state, pages, places, requests, dials, beside, patience }
     }
 
     /// The hub of a session without a daemon: it imports nothing.
     pub(crate) fn alone(beside: Arc<AtomicU64>, budget: &Budget) -> Self {
         Self::new(0, None, beside, PATIENCE, budget)
+    }
+
+    /// The session that a worker is of, to others.
+    pub(crate) fn session(&self) -> u64 {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    /// Others know it by this number from here on.
+    pub(crate) fn becomes(&self, session: u64) {
+        self.session.store(session, Ordering::Relaxed);
+    }
+
+    /// A file that a move's target imports.
+    pub(crate) fn offer_file(&self, number: u64, file: OwnedFd) {
+        self.state().exports.offer_file(number, file);
     }
 
     fn state(&self) -> MutexGuard<'_, State<M>> {
@@ -92,7 +108,7 @@ impl<M: Mapped> Hub<M> {
     /// A new ticket.
     pub(crate) fn add_ticket(&self, id: u64, new: New) -> Result<(), Fault> {
         let mut state = self.state();
-        if let super::tickets::Scope::Object(kind, object) = new.scope
+        if let Scope::Object(kind, object) = new.scope
             && !state.exports.has(kind, object)
         {
             return Err(CudaError::INVALID_HANDLE.into());
@@ -104,10 +120,31 @@ impl<M: Mapped> Hub<M> {
         self.state().exports.tickets.withdraw(id);
     }
 
+    /// A worker that the session moves to may import everything by this ticket, by this number; that is no sharing.
+    pub(crate) fn begin_move(&self, ticket: u64, importer: u64, key: Key) -> Result<(), Fault> {
+        let new = New { key, scope: Scope::All, uses: 0, seconds: 0 };
+        self.add_ticket(ticket, new)?;
+        self.state().exports.moving = Some((ticket, importer));
+        Ok(())
+    }
+
+    /// The move is over: nothing is lent for it, and nobody imports anything for it any more.
+    pub(crate) fn end_move(&self) {
+        let mut state = self.state();
+        let Some((ticket, importer)) = state.exports.moving.take() else { return };
+        state.exports.tickets.withdraw(ticket);
+        // That worker ends, or is this session from here on.
+        let no_longer = state.exports.session_over(importer);
+        self.pay_no_longer(no_longer);
+        let files = state.exports.end_files();
+        drop(state);
+        drop(files);
+    }
+
     /// What of the session others may import or have imported, or the session has of others; empty: nothing.
     pub(crate) fn shares(&self) -> Vec<&'static str> {
         let state = self.state();
-        let tickets = state.exports.tickets.any(Instant::now());
+        let tickets = state.exports.any_ticket(Instant::now());
         let words = [
             (tickets, "tickets by which other sessions may import from it"),
             (state.exports.any_holder(), "memory or words that other sessions have imported from it"),
@@ -126,6 +163,19 @@ impl<M: Mapped> Hub<M> {
         let handle = self.state().exports.close_block(id);
         if let Some(handle) = handle {
             floe_lock::lock(&handle).take();
+        }
+    }
+
+    /// A released block that is still mapped can be exported again, by another handle.
+    pub(crate) fn reopen_block(&self, id: u64, memory: MemHandle) {
+        self.state().exports.reopen_block(id, memory);
+    }
+
+    /// It is exported by that handle no longer, and nobody is exporting it.
+    pub(crate) fn close_reopened(&self, id: u64, memory: MemHandle) {
+        let handle = self.state().exports.handle(id);
+        if let Some(handle) = handle {
+            floe_lock::lock(&handle).take_if(|its| *its == memory);
         }
     }
 
@@ -223,7 +273,7 @@ impl<M: Mapped> Hub<M> {
         let Wanted { session, ticket, ref key, kind, object } = *wanted;
         let request = self.requests.begin();
         let mut import = Import { request, session, ticket, proof: [0; PROOF_BYTES], kind, object };
-        import.proof = key.prove(&Claim::of(self.session, &import));
+        import.proof = key.prove(&Claim::of(self.session(), &import));
         reports.import(import);
         match self.requests.wait(request, self.patience) {
             Some(Ok(imported)) => Ok(imported),
@@ -268,12 +318,12 @@ impl<M: Mapped> Hub<M> {
     /// The peer link that a ticket of this session is for, and the secret of its connections.
     pub(crate) fn link_of(&self, ticket: u64) -> Option<(u64, Secret)> {
         let (link, key) = self.state().exports.tickets.of_link(Instant::now(), ticket)?;
-        Some((link, key.secret(self.session, ticket)))
+        Some((link, key.secret(self.session(), ticket)))
     }
 
     /// The secret by which other workers prove a key to this session.
     pub(crate) fn secret_of(&self, key: &Key, ticket: u64) -> Secret {
-        key.secret(self.session, ticket)
+        key.secret(self.session(), ticket)
     }
 
     /// Uses a ticket of a peer link up by one connection. False: it is over.
@@ -338,7 +388,7 @@ impl<M: Mapped> Hub<M> {
     /// What a question is answered with. Its importer may have ended since: then the daemon says that it was returned.
     pub(crate) fn grant(&self, question: &Question) -> Result<Granted<M>, Refused> {
         let mut state = self.state();
-        state.exports.grant(Instant::now(), self.session, question)
+        state.exports.grant(Instant::now(), self.session(), question)
     }
 
     /// An importer does not get what it was granted.

@@ -87,10 +87,10 @@ impl Tickets {
         Ok(())
     }
 
-    /// Whether any ticket still admits somebody.
-    pub(crate) fn any(&self, now: Instant) -> bool {
+    /// Whether any ticket but this one still admits somebody.
+    pub(crate) fn any(&self, now: Instant, but: Option<u64>) -> bool {
         let lasts = |ticket: &Ticket| ticket.ends.is_none_or(|ends| now < ends) && ticket.uses != Some(0);
-        self.by_id.values().any(lasts)
+        self.by_id.iter().any(|(id, ticket)| Some(*id) != but && lasts(ticket))
     }
 
     /// Ends a ticket, which may have ended with its object.

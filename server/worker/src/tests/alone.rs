@@ -34,7 +34,7 @@ impl Alone {
         let (client, ours) = UnixStream::pair().unwrap();
         let (sender, receiver) = Link::new(ours.into()).split();
         let shared = Arc::new(Shared {
-            hub: Hub::alone(Arc::default(), budget),
+            hub: Arc::new(Hub::alone(Arc::default(), budget)),
             device,
             sender,
             stripes: Stripes::default(),

@@ -1023,9 +1023,8 @@ impl PlainCalls for Fake {
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let mut state = self.state();
-        let works = |state: &State| {
-            state.streams.get(&stream.0).is_some_and(|queue| queue.busy || !queue.work.is_empty())
-        };
+        let works =
+            |state: &State| state.streams.get(&stream.0).is_some_and(|queue| queue.busy || !queue.work.is_empty());
         while state.broken.is_none() && works(&state) {
             state = self.changed.wait(state).unwrap();
         }

@@ -24,7 +24,7 @@ pub(super) enum Reported {
     Dial(Dial),
 }
 
-pub(super) struct Reports(Sender<Reported>);
+pub(super) struct Reports(pub(super) Sender<Reported>);
 
 impl PeerReports for Reports {
     fn import(&self, import: Import) {

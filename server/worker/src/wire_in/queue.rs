@@ -34,6 +34,8 @@ pub(crate) struct Queue {
     /// Grows with each batch and with the end, so that the issuer can look without the lock.
     pushed: AtomicUsize,
     issuer_sleeps: AtomicBool,
+    /// Somebody has an errand for the issuer, who is to come to the next border between two commands.
+    interrupted: AtomicBool,
     spin: Spin,
     /// Set while a client waits for the device: it continues when it gets the answer.
     expected: Expected,
@@ -96,6 +98,7 @@ impl Queue {
             word_queue: WordQueue::new(),
             pushed: AtomicUsize::new(0),
             issuer_sleeps: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             spin,
             expected,
         }
@@ -158,10 +161,34 @@ impl Queue {
         }
     }
 
-    /// Gives back what the issuer had and takes what is next, after waiting for it. `None`: the queue is closed.
+    /// Has the issuer come to the next border between two commands, or no longer.
+    pub(crate) fn interrupt(&self, is: bool) {
+        self.interrupted.store(is, Ordering::Release);
+        if is {
+            self.tell_issuer();
+        }
+    }
+
+    /// Whether the issuer is wanted at the next border.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// Gives back what the issuer had and takes what is next, if there is anything. `None`: there is nothing, or the queue is
+    /// closed.
+    pub(crate) fn next_at_hand<'a>(&self, issuing: &'a mut Issuing) -> Option<&'a Batch> {
+        self.give_back(issuing);
+        self.take(issuing)?.then(|| issuing.batch.as_ref().unwrap_or(&issuing.own))
+    }
+
+    /// Gives back what the issuer had and takes what is next, after waiting for it; nothing where it is interrupted.
+    /// `None`: the queue is closed.
     pub(crate) fn next<'a>(&self, issuing: &'a mut Issuing) -> Option<&'a Batch> {
         self.give_back(issuing);
         while !self.take(issuing)? {
+            if self.is_interrupted() {
+                break;
+            }
             let has_something = || self.has_something(issuing.had).then_some(());
             // Nothing is concluded from this: it only passes the time before the sleep.
             if self.spin.look_while(has_something, |_| self.expected.is()).is_none() {
@@ -211,7 +238,7 @@ impl Queue {
     }
 
     fn has_something(&self, had: usize) -> bool {
-        self.word_queue.any() || self.pushed.load(Ordering::Acquire) != had
+        self.word_queue.any() || self.pushed.load(Ordering::Acquire) != had || self.is_interrupted()
     }
 
     fn sleep(&self, had: usize) {
@@ -274,6 +301,12 @@ impl Queue {
     pub(crate) fn wait_ends(&self) {
         let mut line = self.line();
         line.waits = line.waits.saturating_sub(1);
+    }
+
+    /// Host functions and waits for words that stand in streams.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let line = self.line();
+        (line.host_functions, line.waits)
     }
 
     /// Whether such a wait stands in a stream. The command that ends it may be one that was not issued yet.

@@ -61,6 +61,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         self.tasks.wait_until_done();
         self.drop_graphs();
         self.events.drain().for_each(drop);
+        self.line = None;
         self.kernels.drain().for_each(drop);
         self.contents.clear();
         for library in self.libraries.drain() {

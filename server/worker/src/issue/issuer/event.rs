@@ -23,7 +23,8 @@ impl<D: Device> EventRequests for Issuer<D> {
         self.events.check_posted(event.0)?;
         let created = CompletionEvent::of_program(&self.shared.device, flags);
         let failure = created.as_ref().err().copied();
-        self.events.bind(event.0, created.map(|completion| EventObject { completion, flags, recorded: None }));
+        self.events
+            .bind(event.0, created.map(|completion| EventObject { completion, flags, recorded: None, time: None }));
         failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
     }
 
@@ -61,9 +62,13 @@ impl<D: Device> EventRequests for Issuer<D> {
     }
 
     fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
-        let start = self.events.get(message.start.0)?.event();
-        let end = self.events.get(message.end.0)?.event();
-        body(&ElapsedTimeReply { milliseconds: self.device().event_elapsed_time(start, end)? })
+        let (start, end) = (self.events.get(message.start.0)?, self.events.get(message.end.0)?);
+        let milliseconds = if start.time.is_none() && end.time.is_none() {
+            self.device().event_elapsed_time(start.event(), end.event())?
+        } else {
+            self.elapsed_across_moves(start, end)?
+        };
+        body(&ElapsedTimeReply { milliseconds })
     }
 
     fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
@@ -80,7 +85,7 @@ impl<D: Device> Issuer<D> {
         if Arc::strong_count(&object.completion) > 1 {
             object.completion = CompletionEvent::of_program(&self.shared.device, object.flags)?;
         }
-        object.recorded = None;
+        (object.recorded, object.time) = (None, None);
         Ok(object.completion.event())
     }
 }

@@ -22,7 +22,6 @@ use crate::issue::cache::Hash;
 use crate::issue::fault::Fault;
 use crate::issue::recipes::Message;
 
-pub(crate) use refusals::Refusal;
 pub(crate) use replay::Supplies;
 
 /// Changes of a graph's nodes that an update by another graph makes void.

@@ -25,7 +25,8 @@ impl<D: Device> MemoryRequests for Issuer<D> {
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
             return violation(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
-        let memory = self.charged(bytes, |device| device.create_memory(bytes))?;
+        let adopted = self.adopted.remove(&block.0).filter(|(_, its)| *its == bytes).map(|(memory, _)| memory);
+        let memory = self.charged(bytes, |device| adopted.map_or_else(|| device.create_memory(bytes), Ok))?;
         self.shared.hub.offer_block(block.0, memory, bytes);
         self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
         body(&())

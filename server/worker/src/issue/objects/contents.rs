@@ -129,6 +129,11 @@ impl Contents {
         self.supplied.iter().find(|(its, _)| its == hash).map(|(_, content)| content.clone())
     }
 
+    /// Whether contents are in the cache.
+    pub(crate) fn has(&self, hash: &Hash, bytes: u64) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.find(hash, bytes).is_some())
+    }
+
     /// Whether parts of libraries have come that are not loaded yet.
     pub(crate) fn is_pending(&self) -> bool {
         !self.parts.is_empty()

@@ -14,10 +14,20 @@ pub(crate) struct EventObject<D: Device> {
     pub(crate) flags: u32,
     /// The stream and command of its last record; `None` where a launch recorded it, which may be over later.
     pub(crate) recorded: Option<(StreamId, u64)>,
+    /// When another worker recorded it, on the session's line of time.
+    pub(crate) time: Option<f64>,
 }
 
 impl<D: Device> EventObject<D> {
     pub(crate) fn event(&self) -> floe_abi::Event {
         self.completion.event()
     }
+}
+
+/// A session's line of time, which goes on when the session moves.
+pub(crate) struct Line<D: Device> {
+    /// An event of this worker's, which it records for itself.
+    pub(crate) mark: Arc<CompletionEvent<D>>,
+    /// When that was, in milliseconds on the line.
+    pub(crate) at: f64,
 }

@@ -20,6 +20,9 @@ impl<D: Device> Issuer<D> {
     pub(crate) fn refusals(&self) -> Vec<Refusal> {
         let mut refusals: Vec<Refusal> = Vec::new();
         let mut refuse = |why: String, passes| refusals.push(Refusal { why, passes });
+        if let Some(error) = self.context_error() {
+            refuse(format!("the session's context is in error: {error}"), false);
+        }
         for words in self.shared.hub.shares() {
             refuse(format!("the session has {words}"), false);
         }

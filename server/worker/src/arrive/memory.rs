@@ -1,0 +1,254 @@
+//! The memory of a session that arrives.
+//! In: the list of the source's blocks, its hashes, bytes. Out: the same bytes in this session's blocks.
+//! The source's blocks are imported and copied by the device. Those that cannot be imported come as bytes. On the source's
+//! own GPU they are kept as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, MemHandle};
+use floe_device::{Device, End, HASH_UNIT, HashKey, PageSize, Pinned as _, UnitHash};
+
+use super::{Refused, wanted};
+use crate::daemon::peer_notices::{Kind, Returned};
+use crate::issue::issuer::Issuer;
+use crate::life::shared::Shared;
+use crate::moving::staging::{SOURCE, Staged, Staging, TARGET};
+use crate::moving::words::{Answer, Description, LentBlock, Piece};
+
+/// More blocks than any session has.
+const MOST_BLOCKS: usize = 1 << 20;
+
+/// The memory as far as it has come.
+pub(super) struct Memory<D: Device> {
+    shared: Arc<Shared<D>>,
+    description: Description,
+    same_gpu: bool,
+    /// By where they are staged.
+    blocks: BTreeMap<u64, LentBlock>,
+    /// The source's, imported.
+    source: Staging<D>,
+    /// This session's own.
+    target: Staging<D>,
+    copied: BTreeSet<u64>,
+}
+
+/// What is left when the memory is there: to be let go when nobody waits for it.
+pub(crate) struct Leftover<D: Device> {
+    device: Arc<D>,
+    source: Staging<D>,
+    target: Staging<D>,
+}
+
+impl<D: Device> Leftover<D> {
+    /// Lets it go.
+    pub(crate) fn let_go(self) {
+        let Self { device, source, target } = self;
+        let imported: Vec<MemHandle> = source.all().map(|(_, staged)| staged.memory).collect();
+        drop((source, target));
+        // On a context beyond use the driver refuses; the memory goes with it.
+        for memory in imported {
+            let _ = device.mem_release(memory);
+        }
+    }
+}
+
+fn device(what: &str) -> impl Fn(CudaError) -> Refused {
+    move |error| format!("{what}: {error}")
+}
+
+impl<D: Device> Memory<D> {
+    pub(super) fn new(shared: &Arc<Shared<D>>, description: Description, same_gpu: bool) -> Self {
+        let (source, target) = (Staging::new(&shared.device, SOURCE), Staging::new(&shared.device, TARGET));
+        let (shared, blocks) = (Arc::clone(shared), BTreeMap::new());
+        Self { shared, description, same_gpu, blocks, source, target, copied: BTreeSet::new() }
+    }
+
+    /// Takes the source's list: imports what is new, lets go what is gone.
+    pub(super) fn lend(&mut self, list: &[LentBlock], issuer: &mut Issuer<D>) -> Result<(), Refused> {
+        if list.len() > MOST_BLOCKS {
+            return Err(format!("more blocks than {MOST_BLOCKS}: {}", list.len()));
+        }
+        let new: BTreeMap<u64, LentBlock> = list.iter().map(|block| (block.offset, *block)).collect();
+        if new.len() != list.len() {
+            return Err("two blocks in one place".into());
+        }
+        let gone: Vec<u64> =
+            self.blocks.iter().filter(|(at, block)| new.get(at) != Some(block)).map(|(at, _)| *at).collect();
+        gone.into_iter().for_each(|offset| self.forget(offset));
+        for (offset, block) in new {
+            if !self.blocks.contains_key(&offset) {
+                self.add(block, issuer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, offset: u64) {
+        let Some(block) = self.blocks.remove(&offset) else { return };
+        self.copied.remove(&offset);
+        self.target.remove(offset);
+        if let Some(staged) = self.source.remove(offset) {
+            let _ = self.shared.device.mem_release(staged.memory);
+            let Description { session, .. } = self.description;
+            self.shared.hub.give_back(Returned { session, kind: Kind::Block, object: block.block });
+        }
+    }
+
+    fn add(&mut self, block: LentBlock, issuer: &mut Issuer<D>) -> Result<(), Refused> {
+        let LentBlock { block: id, bytes, offset } = block;
+        let imported = self.import(block);
+        match (imported, self.same_gpu) {
+            (Ok(memory), true) => issuer.adopt(id, memory, bytes),
+            (Err(why), true) => return Err(format!("block {id} cannot be taken over: {why}")),
+            (Ok(memory), false) => {
+                let staged = Staged { block: id, bytes, memory };
+                self.source.add(offset, staged).map_err(device("mapping the source's memory"))?;
+            }
+            // Its bytes are sent.
+            (Err(_), false) => {}
+        }
+        self.blocks.insert(offset, block);
+        Ok(())
+    }
+
+    fn import(&self, block: LentBlock) -> Result<MemHandle, Refused> {
+        let LentBlock { block: id, bytes, .. } = block;
+        let imported = self.shared.hub.ask(&wanted(&self.description, Kind::Block, id)?);
+        let imported = imported.map_err(|fault| fault.to_string())?;
+        let reached = self.shared.device.peer_attributes(imported.gpu).map_err(device("asking for the other GPU"))?;
+        if imported.bytes != bytes || reached[1] == 0 {
+            let Description { session, .. } = self.description;
+            self.shared.hub.give_back(Returned { session, kind: Kind::Block, object: id });
+            return Err(format!("{} bytes on GPU {}", imported.bytes, imported.gpu));
+        }
+        self.shared.device.import_memory(imported.file.as_fd()).map_err(device("importing"))
+    }
+
+    /// Stages this session's own blocks.
+    fn stage(&mut self, issuer: &Issuer<D>) -> Result<(), Refused> {
+        let missing = |(offset, _): &(&u64, &LentBlock)| self.target.get(**offset).is_none();
+        let missing: Vec<LentBlock> = self.blocks.iter().filter(missing).map(|(_, block)| *block).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let own: BTreeMap<u64, _> = issuer.present_blocks().into_iter().map(|block| (block.block, block)).collect();
+        for LentBlock { block, bytes, offset } in missing {
+            let Some(present) = own.get(&block).filter(|present| present.bytes == bytes) else {
+                return Err(format!("no block {block} of {bytes} bytes was made"));
+            };
+            let staged = |memory| Staged { block, bytes, memory };
+            let added = match present.only_mapped_at {
+                None => self.target.add(offset, staged(present.memory)),
+                Some(at) => self.shared.device.retain_memory(at).and_then(|memory| {
+                    let added = self.target.add(offset, staged(memory));
+                    // The mapping keeps it.
+                    self.shared.device.mem_release(memory).and(added)
+                }),
+            };
+            added.map_err(device("mapping this session's memory"))?;
+        }
+        Ok(())
+    }
+
+    /// Copies what has not been copied yet.
+    pub(super) fn copy(&mut self, issuer: &Issuer<D>) -> Result<Answer, Refused> {
+        if self.same_gpu {
+            return Ok(Answer::Copied(0));
+        }
+        self.stage(issuer)?;
+        let new: Vec<LentBlock> =
+            self.blocks.iter().filter(|(at, _)| !self.copied.contains(at)).map(|(_, block)| *block).collect();
+        let pieces = new.iter().map(|block| (block.offset, 0, block.bytes));
+        let answer = self.pull(&pieces.collect::<Vec<_>>())?;
+        self.copied.extend(new.iter().map(|block| block.offset));
+        Ok(answer)
+    }
+
+    /// Copies pieces of blocks: where the block is staged, the piece's offset in it, bytes. Says which have to be sent.
+    fn pull(&self, pieces: &[(u64, u64, u64)]) -> Result<Answer, Refused> {
+        let (device_, stream) = (&self.shared.device, self.shared.device.own_stream());
+        let (mut copied, mut asked) = (0, Vec::new());
+        for &(block, offset, bytes) in pieces {
+            if self.source.get(block).is_none() {
+                asked.push((self.blocks.get(&block).map_or(0, |lent| lent.block), offset, bytes));
+                continue;
+            }
+            let (to, from) = (self.target.at(block + offset), self.source.at(block + offset));
+            let copy = device_.copy(End::Device(to), End::Device(from), bytes, stream);
+            copy.map_err(device("copying the source's memory"))?;
+            copied += bytes;
+        }
+        device_.stream_synchronize(stream).map_err(device("copying the source's memory"))?;
+        Ok(if asked.is_empty() { Answer::Copied(copied) } else { Answer::Send { copied, pieces: asked } })
+    }
+
+    /// Compares with the source's hashes, and copies what differs.
+    pub(super) fn compare(&mut self, key: [u64; 2], body: &[u8], last: bool) -> Result<Answer, Refused> {
+        let key = HashKey::of_points(key).ok_or("no points of a hash")?;
+        let theirs: Vec<UnitHash> = body
+            .chunks_exact(UnitHash::BYTES)
+            .filter_map(|hash| hash.try_into().ok())
+            .map(UnitHash::of_bytes)
+            .collect();
+        let hash = || self.target.hashes(key).map_err(device("hashing this session's memory"));
+        let ours = hash()?;
+        if self.target.all().count() != self.blocks.len() || ours.len() != theirs.len() {
+            return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
+        }
+        let differing = self.differing(&ours, &theirs);
+        let answer = self.pull(&differing)?;
+        if last && matches!(answer, Answer::Copied(1..)) && hash()? != theirs {
+            return Err("memory differs after it was copied".into());
+        }
+        Ok(answer)
+    }
+
+    /// Pieces of neighbouring units that differ.
+    fn differing(&self, ours: &[UnitHash], theirs: &[UnitHash]) -> Vec<(u64, u64, u64)> {
+        let mut pieces: Vec<(u64, u64, u64)> = Vec::new();
+        let mut units = ours.iter().zip(theirs);
+        for (block, staged) in self.target.all() {
+            for offset in (0..staged.bytes).step_by(usize::try_from(HASH_UNIT).unwrap_or(usize::MAX)) {
+                if units.next().is_none_or(|(our, their)| our == their) {
+                    continue;
+                }
+                match pieces.last_mut() {
+                    Some((last, start, bytes)) if *last == block && *start + *bytes == offset => *bytes += HASH_UNIT,
+                    _ => pieces.push((block, offset, HASH_UNIT)),
+                }
+            }
+        }
+        pieces
+    }
+
+    /// Bytes of a block that cannot be imported.
+    pub(super) fn take(&mut self, piece: Piece, bytes: &[u8]) -> Result<(), Refused> {
+        let Piece { block, offset } = piece;
+        let found = self.blocks.values().find(|lent| lent.block == block).copied();
+        let (Some(lent), count) = (found, bytes.len() as u64) else { return Err(format!("no block has: {block}")) };
+        let fits = offset.checked_add(count).is_some_and(|end| end <= lent.bytes);
+        if !fits || self.target.get(lent.offset).is_none() {
+            return Err(format!("{count} bytes from {offset} on of block {block} of: {}", lent.bytes));
+        }
+        self.write(lent.offset + offset, bytes).map_err(device("writing this session's memory"))
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> CudaResult<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (device, stream) = (&self.shared.device, self.shared.device.own_stream());
+        let pinned = device.pin(bytes.len(), PageSize::Small)?;
+        pinned.write(0, bytes);
+        device.upload(self.target.at(at), &pinned, 0, bytes.len(), stream)?;
+        device.stream_synchronize(stream)
+    }
+
+    /// What is to be let go when the session goes on.
+    pub(super) fn left(self) -> Leftover<D> {
+        let Self { shared, source, target, .. } = self;
+        Leftover { device: Arc::clone(&shared.device), source, target }
+    }
+}

@@ -1,0 +1,131 @@
+//! The side of a move that a session leaves.
+//! In: the daemon's orders, the move stream. Out: the session at the other end of it; or the session goes on here, as if
+//! nothing had been. Until the daemon's word nothing of it is given up.
+
+mod departure;
+mod lending;
+mod objects;
+mod off;
+mod pause;
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex};
+
+use floe_device::Device;
+
+use crate::daemon::move_notices::{Leave, MoveOrder, MoveReport, Ordered, Said};
+use crate::issue::errands::Errands;
+use crate::issue::issuer::Issuer;
+use crate::life::ending::Ending;
+use crate::life::parking::Parking;
+use crate::life::shared::Shared;
+use crate::moving::ends::{MoveEnds, MoveReports};
+use crate::moving::stream::MoveStream;
+use departure::Departure;
+use off::Off;
+
+/// The thread that takes the daemon's orders about moves.
+pub(crate) struct Leaving<D: Device> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) errands: Arc<Errands<Issuer<D>>>,
+    pub(crate) parking: Parking<D>,
+    pub(crate) ends: MoveEnds,
+    /// The vGPU's ordinal in the client.
+    pub(crate) ordinal: u32,
+}
+
+/// What a move has of its session's worker.
+struct Session<'a, D: Device> {
+    shared: &'a Arc<Shared<D>>,
+    errands: &'a Arc<Errands<Issuer<D>>>,
+    parking: &'a Parking<D>,
+    /// The session's number, and its vGPU's ordinal in the client.
+    number: u64,
+    ordinal: u32,
+}
+
+/// The way to the daemon for one move.
+struct Daemon<'a> {
+    orders: &'a Receiver<Ordered>,
+    reports: &'a dyn MoveReports,
+    order: Leave,
+}
+
+impl Daemon<'_> {
+    fn say(&self, said: Said) {
+        self.reports.say(MoveReport { number: self.order.number, said });
+    }
+
+    /// Whether the daemon has ended the move meanwhile.
+    fn demand_on(&self) -> Result<(), Off> {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Ordered { order: MoveOrder::GoOn(number), .. }) if number == self.order.number => {
+                    return Err(Off::ended());
+                }
+                Ok(_) => {}
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for the daemon's last word. Ok: the session is the target's.
+    fn last_word(&self) -> Result<(), Off> {
+        loop {
+            match self.orders.recv() {
+                Ok(Ordered { order: MoveOrder::Release(number), .. }) if number == self.order.number => return Ok(()),
+                Ok(Ordered { order: MoveOrder::GoOn(number), .. }) if number == self.order.number => {
+                    return Err(Off::ended());
+                }
+                Ok(_) => {}
+                // Without the daemon this process ends soon, and so does the other one.
+                Err(_) => return Err(Off::Ended("the daemon is gone".into())),
+            }
+        }
+    }
+}
+
+impl<D: Device> Leaving<D> {
+    /// Takes orders until there are none any more. Returns why the session is over, if it is for a move.
+    pub(crate) fn run(&self) -> Option<Ending> {
+        while let Ok(Ordered { order, stream }) = self.ends.orders.recv() {
+            let MoveOrder::Leave(order) = order else {
+                self.answer_late(order);
+                continue;
+            };
+            let daemon = Daemon { orders: &self.ends.orders, reports: &*self.ends.reports, order };
+            let Some(stream) = stream else {
+                daemon.say(Said::GaveUp("no stream to the other worker came along".into()));
+                continue;
+            };
+            match self.leave(&daemon, MoveStream::over(stream)) {
+                Ok(()) => return Some(Ending::Moved),
+                Err(Off::Lost(words)) => return Some(Ending::Bug(words)),
+                Err(off) => {
+                    self.shared.log.line(format_args!("move {}: the session stays: {off}", order.number));
+                    daemon.say(Said::GaveUp(off.to_string()));
+                }
+            }
+        }
+        None
+    }
+
+    /// A word about a move that is over here already.
+    fn answer_late(&self, order: MoveOrder) {
+        if let MoveOrder::GoOn(number) = order {
+            let said = Said::GaveUp("the move was over".into());
+            self.ends.reports.say(MoveReport { number, said });
+        }
+    }
+
+    fn leave(&self, daemon: &Daemon<'_>, stream: MoveStream) -> Result<(), Off> {
+        let Self { shared, errands, parking, ends, .. } = self;
+        let session = Session { shared, errands, parking, number: ends.session, ordinal: self.ordinal };
+        let lending = Arc::new(Mutex::new(lending::Lending::new(shared)));
+        let left = Departure::new(&session, daemon, stream, &lending).go();
+        if left.is_err() {
+            lending::end(errands, &lending);
+        }
+        left
+    }
+}

@@ -1,0 +1,329 @@
+//! The phases of a move, as the session that leaves goes through them.
+//! In: the daemon's order, the move stream. Out: the session at the other end, frozen here until the daemon's word; or why
+//! not. What can be done while the program runs is done before it stands.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floe_device::{Device, HashKey};
+use floe_migrate::{Phase, Progress};
+use floe_transport::RingParts;
+
+use super::lending::{self, Lending};
+use super::objects::{self, Present, Told};
+use super::off::Off;
+use super::pause::Pause;
+use super::{Daemon, Session};
+use crate::daemon::move_notices::{Described, Said};
+use crate::moving::stream::MoveStream;
+use crate::moving::words::{Answer, Contents, Description, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, VERSION};
+use crate::peer::proof::{KEY_BYTES, Key};
+
+/// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
+const RUNNING: Duration = Duration::from_secs(300);
+/// The longest silence while the program stands.
+const STANDING: Duration = Duration::from_secs(60);
+/// The longest time for the session to come to a border while the program runs: a load may take that long.
+const BORDER: Duration = Duration::from_secs(60);
+/// Pauses that are given up before the move is.
+const RETRIES: u32 = 3;
+/// Rounds of copying while the program runs, at most.
+const ROUNDS: u32 = 6;
+/// Bytes of variables and arrays that are sent together.
+const TOGETHER: usize = 32 << 20;
+/// Bytes that are sent at a time where the target imports nothing.
+const SENT: u64 = 64 << 20;
+
+/// A move on its way.
+pub(super) struct Departure<'a, D: Device> {
+    pub(super) session: &'a Session<'a, D>,
+    pub(super) daemon: &'a Daemon<'a>,
+    stream: MoveStream,
+    pub(super) lending: &'a Arc<Mutex<Lending<D>>>,
+    /// How long the target may be silent.
+    patience: Duration,
+    progress: Progress,
+    told: Told,
+}
+
+impl<'a, D: Device> Departure<'a, D> {
+    pub(super) fn new(
+        session: &'a Session<'a, D>,
+        daemon: &'a Daemon<'a>,
+        stream: MoveStream,
+        lending: &'a Arc<Mutex<Lending<D>>>,
+    ) -> Self {
+        let (progress, told) = (Progress::default(), Told::default());
+        Self { session, daemon, stream, lending, patience: RUNNING, progress, told }
+    }
+
+    /// Goes through all phases. Ok: the session is the target's.
+    pub(super) fn go(mut self) -> Result<(), Off> {
+        let left = self.phases();
+        self.session.shared.hub.end_move();
+        left
+    }
+
+    fn phases(&mut self) -> Result<(), Off> {
+        self.admit()?;
+        self.phase(Phase::Replay)?;
+        self.update()?;
+        self.phase(Phase::Lend)?;
+        let mut retries = 0;
+        loop {
+            if !self.daemon.order.stop_and_copy && !self.daemon.order.same_gpu {
+                self.copy_ahead()?;
+            }
+            match self.pause() {
+                Err(Off::NotNow(why)) if retries < RETRIES => {
+                    retries += 1;
+                    self.daemon.say(Said::WentOn(why));
+                    self.update()?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Says where the move is.
+    pub(super) fn phase(&mut self, phase: Phase) -> Result<(), Off> {
+        self.progress.of = floe_lock::lock(self.lending).bytes();
+        self.daemon.say(Said::Phase(phase, self.progress));
+        self.daemon.demand_on()
+    }
+
+    fn admit(&mut self) -> Result<(), Off> {
+        let Session { shared, errands, number, ordinal, .. } = *self.session;
+        let deadline = Instant::now() + BORDER;
+        let parking = self.session.parking.clone();
+        let described = errands.call(deadline, move |issuer| {
+            let refusal = issuer.refusals().into_iter().find(|refusal| !refusal.passes);
+            (refusal, issuer.own_description(), parking.ring_parts())
+        })?;
+        let (refusal, (granularity, objects), parts) = described;
+        if let Some(refusal) = refusal {
+            return Err(Off::Ended(refusal.why));
+        }
+        let link = match parts.map_err(|error| Off::Ended(error.to_string()))? {
+            None => LinkKind::Connections { local: shared.sender.carries_descriptors() },
+            Some(RingParts { memory, bytes, offered, socket }) => {
+                shared.hub.offer_file(RING_MEMORY, memory);
+                shared.hub.offer_file(RING_SOCKET, socket);
+                LinkKind::Rings { bytes, offered }
+            }
+        };
+        let mut key = [0; KEY_BYTES];
+        random(&mut key)?;
+        let secret = Key::of(&key).ok_or_else(|| Off::Ended("a key has another length".into()))?;
+        // Clients count their tickets from 1.
+        let ticket = u64::MAX - self.daemon.order.number;
+        shared.hub.begin_move(ticket, self.daemon.order.importer, secret)?;
+        let bytes = lending::refresh(errands, self.lending, deadline)?.iter().map(|block| block.bytes).sum();
+        self.daemon.say(Said::Described(Described { bytes, objects }));
+        let description = Description { version: VERSION, session: number, ticket, key, ordinal, granularity, link };
+        self.demand_done(&Step::Describe(description), &[])
+    }
+
+    /// Brings the target's blocks and objects up to date while the program runs.
+    fn update(&mut self) -> Result<(), Off> {
+        let deadline = Instant::now() + BORDER;
+        loop {
+            match self.update_once(false, deadline) {
+                Err(Off::NotNow(_)) if objects::again(deadline) => {}
+                updated => return updated,
+            }
+        }
+    }
+
+    fn update_once(&mut self, standing: bool, deadline: Instant) -> Result<(), Off> {
+        let (lending, since, errands) = (Arc::clone(self.lending), self.told.clock, self.session.errands);
+        let present = errands.call(deadline, move |issuer| objects::look(issuer, &lending, since, standing))??;
+        self.send_code(&present)?;
+        self.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
+        self.demand_done(&Step::Objects, &[&present.image.encode()])?;
+        self.told.clock = present.image.clock;
+        let names = self.told.names(&present);
+        let variables = errands.call(deadline, move |issuer| issuer.find_variables(&names))?;
+        if *self.told.variables != variables {
+            self.demand_done(&Step::Variables(variables.clone()), &[])?;
+            self.told.variables = Arc::new(variables);
+        }
+        Ok(())
+    }
+
+    /// Sends the contents of libraries that the target lacks.
+    fn send_code(&mut self, present: &Present) -> Result<(), Off> {
+        if present.code.is_empty() {
+            return Ok(());
+        }
+        let all = present.code.iter().map(|(hash, content)| (*hash, content.len() as u64)).collect();
+        match self.ask(&Step::Code(all), &[])? {
+            Answer::Done => Ok(()),
+            Answer::Lacks(lacking) => lacking.into_iter().try_for_each(|index| match present.code.get(index) {
+                Some((hash, content)) => self.demand_done(&Step::CodeBytes(*hash), &[content]),
+                None => Err(unexpected(&Answer::Lacks(vec![index]))),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Copies while the program runs, in rounds as long as they shrink.
+    fn copy_ahead(&mut self) -> Result<(), Off> {
+        self.phase(Phase::Precopy)?;
+        let mut last = self.copy_all()?;
+        self.count(last);
+        while self.progress.rounds < ROUNDS {
+            self.update()?;
+            let copied = self.compare(false)?;
+            self.count(copied);
+            self.phase(Phase::Precopy)?;
+            if copied == 0 || copied > last - last / 3 {
+                break;
+            }
+            last = copied;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, copied: u64) {
+        self.progress.bytes += copied;
+        self.progress.rounds += 1;
+    }
+
+    /// Has the target copy all that it has not copied yet. Returns how many bytes these were.
+    fn copy_all(&mut self) -> Result<u64, Off> {
+        match self.ask(&Step::Copy, &[])? {
+            Answer::Copied(bytes) => Ok(bytes),
+            Answer::Send { copied, pieces } => Ok(copied + self.send_pieces(&pieces)?),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has the target compare its memory with the session's, and copy what differs. Returns how many bytes these were.
+    pub(super) fn compare(&mut self, last: bool) -> Result<u64, Off> {
+        let mut random_bits = [0; 16];
+        random(&mut random_bits)?;
+        let both = u128::from_le_bytes(random_bits);
+        let low = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
+        let key = HashKey::of([low(both), low(both >> 64)]);
+        let hashes = floe_lock::lock(self.lending).hashes(key).map_err(Off::device("hashing the session's memory"))?;
+        let body: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_bytes()).collect();
+        match self.ask(&Step::Compare { key: key.points(), last }, &[&body])? {
+            Answer::Copied(bytes) => Ok(bytes),
+            Answer::Send { copied, pieces } => {
+                let sent = self.send_pieces(&pieces)?;
+                if last && sent > 0 {
+                    // What was sent is compared, too.
+                    return Ok(copied + sent + self.compare(last)?);
+                }
+                Ok(copied + sent)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends what the target cannot import.
+    fn send_pieces(&mut self, pieces: &[(u64, u64, u64)]) -> Result<u64, Off> {
+        let mut sent = 0;
+        for &(block, offset, bytes) in pieces {
+            for start in (0..bytes).step_by(usize::try_from(SENT).unwrap_or(usize::MAX)) {
+                let (offset, count) = (offset.saturating_add(start), (bytes - start).min(SENT));
+                let read = floe_lock::lock(self.lending).read(block, offset, count);
+                let read = read.map_err(Off::device("reading the session's memory"))?;
+                self.demand_done(&Step::Bytes(Piece { block, offset }), &[&read])?;
+                sent += count;
+                self.daemon.demand_on()?;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Has the program stand, sends the rest, and waits for the daemon's word.
+    fn pause(&mut self) -> Result<(), Off> {
+        self.phase(Phase::Park)?;
+        let deadline = Instant::now() + Duration::from_millis(self.daemon.order.patience_ms);
+        let mut pause = Pause::begin(self.session, deadline)?;
+        self.phase(Phase::Drain)?;
+        let ended = pause.drain(deadline).and_then(|()| {
+            self.patience = STANDING;
+            self.finish(&mut pause, deadline)
+        });
+        self.patience = RUNNING;
+        match ended.and_then(|()| self.daemon.last_word()) {
+            Ok(()) => {
+                pause.stay();
+                Ok(())
+            }
+            Err(off) => {
+                pause.go_on()?;
+                Err(off)
+            }
+        }
+    }
+
+    fn finish(&mut self, pause: &mut Pause<'_, D>, deadline: Instant) -> Result<(), Off> {
+        self.phase(Phase::Finish)?;
+        let last = pause.stop_link(deadline)?;
+        self.update_once(true, Instant::now() + STANDING)?;
+        let contents = pause.contents(&self.told.variables)?;
+        self.send_contents(&contents)?;
+        if !self.daemon.order.same_gpu {
+            let copied = self.copy_all()? + self.compare(true)?;
+            self.progress.bytes += copied;
+        }
+        let bodies: Vec<&[u8]> = last.bodies.iter().map(Vec::as_slice).collect();
+        self.demand_done(&Step::Last(Box::new(last.word)), &bodies)?;
+        self.demand_done(&Step::Frozen(pause.digest()?), &[])?;
+        self.daemon.say(Said::Frozen);
+        Ok(())
+    }
+
+    /// Sends what is not memory of blocks, many things at a time.
+    fn send_contents(&mut self, contents: &[(Contents, Vec<u8>)]) -> Result<(), Off> {
+        let mut rest = contents;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, its): &&(Contents, Vec<u8>)| {
+                bytes += its.len();
+                bytes <= TOGETHER
+            };
+            // One that is larger goes alone.
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (now, later) = rest.split_at(count);
+            let heads = now.iter().map(|(contents, its)| (contents.clone(), its.len() as u64)).collect();
+            let bodies: Vec<&[u8]> = now.iter().map(|(_, its)| its.as_slice()).collect();
+            self.demand_done(&Step::Contents(heads), &bodies)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Sends a step that is done, or not.
+    pub(super) fn demand_done(&mut self, step: &Step, body: &[&[u8]]) -> Result<(), Off> {
+        match self.ask(step, body)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, step: &Step, body: &[&[u8]]) -> Result<Answer, Off> {
+        let answer = self.stream.send(step, body).and_then(|()| self.stream.receive(Some(self.patience)));
+        match answer {
+            Ok((Answer::Refused(why), _)) => Err(Off::Ended(format!("the other worker: {why}"))),
+            Ok((answer, _)) => Ok(answer),
+            Err(error) => {
+                // The daemon may have ended the other worker.
+                self.daemon.demand_on()?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> Off {
+    Off::Ended(format!("the other worker answers another question: {answer:?}"))
+}
+
+fn random(bytes: &mut [u8]) -> Result<(), Off> {
+    aws_lc_rs::rand::fill(bytes).map_err(|_| Off::Ended("the system gives no random bytes".into()))
+}

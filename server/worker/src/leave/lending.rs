@@ -1,0 +1,158 @@
+//! The blocks of a session that leaves, opened to the worker that it goes to.
+//! In: the session's blocks as they are, when asked. Out: the list of what the target imports, their hashes and bytes.
+//! It looks at the session between two commands only. What it stages stays on the device until the move is over or the block
+//! is seen to be gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floe_abi::{CudaError, CudaResult, MemHandle};
+use floe_device::{Device, HashKey, PageSize, Pinned as _, UnitHash};
+use floe_wire::DevicePtr;
+
+use super::off::Off;
+use crate::issue::errands::Errands;
+use crate::issue::issuer::Issuer;
+use crate::issue::issuer::leaving::PresentBlock;
+use crate::life::shared::Shared;
+use crate::moving::staging::{SOURCE, Staged, Staging};
+use crate::moving::words::LentBlock;
+
+/// The longest time for the session to come to a border when a move is over.
+const END: Duration = Duration::from_secs(60);
+
+/// The lent blocks.
+pub(crate) struct Lending<D: Device> {
+    shared: Arc<Shared<D>>,
+    staging: Staging<D>,
+    /// By number: where it is staged, and its handle.
+    lent: BTreeMap<u64, Lent>,
+    /// Where the next is staged. No place is used twice, so a place says which block it is.
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    offset: u64,
+    memory: MemHandle,
+    /// A handle of the move's own: the program has released the block.
+    retained: Option<MemHandle>,
+}
+
+impl<D: Device> Lending<D> {
+    pub(super) fn new(shared: &Arc<Shared<D>>) -> Self {
+        let staging = Staging::new(&shared.device, SOURCE);
+        Self { shared: Arc::clone(shared), staging, lent: BTreeMap::new(), next: 0 }
+    }
+
+    /// Brings the list up to date, at a border between two commands.
+    pub(super) fn refresh(&mut self, issuer: &Issuer<D>) -> CudaResult<Vec<LentBlock>> {
+        let present = issuer.present_blocks();
+        let is_there = |id: u64, lent: &Lent| {
+            let same = |block: &&PresentBlock| block.block == id && block.memory == lent.memory;
+            present.iter().any(|block| same(&block))
+        };
+        let gone: Vec<u64> = self.lent.iter().filter(|(id, lent)| !is_there(**id, lent)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.forget(id));
+        for block in &present {
+            self.lend(block)?;
+        }
+        Ok(self.list())
+    }
+
+    /// The list as it is.
+    pub(super) fn list(&self) -> Vec<LentBlock> {
+        let of = |(offset, staged): (u64, Staged)| LentBlock { block: staged.block, bytes: staged.bytes, offset };
+        self.staging.all().map(of).collect()
+    }
+
+    fn lend(&mut self, block: &PresentBlock) -> CudaResult<()> {
+        let retained = match (self.lent.get(&block.block), block.only_mapped_at) {
+            (Some(Lent { retained: Some(_), .. }), _) | (Some(_), None) => return Ok(()),
+            // It was lent, and was released meanwhile: it can be imported by another handle only.
+            (_, Some(at)) => Some(self.shared.device.retain_memory(at)?),
+            (None, None) => None,
+        };
+        if let Some(memory) = retained {
+            self.shared.hub.reopen_block(block.block, memory);
+        }
+        if let Some(lent) = self.lent.get_mut(&block.block) {
+            lent.retained = retained;
+            return Ok(());
+        }
+        let offset = self.next;
+        let lent = Lent { offset, memory: block.memory, retained };
+        self.lent.insert(block.block, lent);
+        let staged = Staged { block: block.block, bytes: block.bytes, memory: retained.unwrap_or(block.memory) };
+        self.staging.add(offset, staged)?;
+        self.next = offset + block.bytes;
+        Ok(())
+    }
+
+    /// A block is gone, or is not lent any longer.
+    fn forget(&mut self, id: u64) {
+        let Some(lent) = self.lent.remove(&id) else { return };
+        self.staging.remove(lent.offset);
+        if let Some(memory) = lent.retained {
+            self.shared.hub.close_reopened(id, memory);
+            // On a context beyond use the driver refuses; the memory goes with it.
+            let _ = self.shared.device.mem_release(memory);
+        }
+    }
+
+    /// Bytes of everything that is lent.
+    pub(super) fn bytes(&self) -> u64 {
+        self.staging.bytes()
+    }
+
+    /// The hashes of everything, in the order of the list.
+    pub(super) fn hashes(&self, key: HashKey) -> CudaResult<Vec<UnitHash>> {
+        self.staging.hashes(key)
+    }
+
+    /// Reads a piece of a block.
+    pub(super) fn read(&self, block: u64, offset: u64, bytes: u64) -> CudaResult<Vec<u8>> {
+        let lent = self.lent.get(&block).ok_or(CudaError::INVALID_VALUE)?;
+        let whole = self.staging.get(lent.offset).map_or(0, |staged| staged.bytes);
+        if offset.checked_add(bytes).is_none_or(|end| end > whole) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (device, at) = (&self.shared.device, self.staging.at(lent.offset + offset));
+        read(&**device, at, bytes)
+    }
+}
+
+/// Reads device memory that nothing changes meanwhile, or whatever is there.
+pub(super) fn read<D: Device>(device: &D, at: DevicePtr, bytes: u64) -> CudaResult<Vec<u8>> {
+    let count = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+    let pinned = device.pin(count.max(1), PageSize::Small)?;
+    device.download(&pinned, 0, at, count, device.own_stream())?;
+    device.stream_synchronize(device.own_stream())?;
+    let mut read = Vec::with_capacity(count);
+    pinned.lend(0, count, &mut |bytes| read.extend_from_slice(bytes));
+    Ok(read)
+}
+
+/// Takes back everything that was lent, between two commands: the session stays.
+pub(super) fn end<D: Device>(errands: &Arc<Errands<Issuer<D>>>, lending: &Arc<Mutex<Lending<D>>>) {
+    let lending = Arc::clone(lending);
+    let take_back = move |_: &mut Issuer<D>| {
+        let mut lending = floe_lock::lock(&lending);
+        let all: Vec<u64> = lending.lent.keys().copied().collect();
+        all.into_iter().for_each(|id| lending.forget(id));
+    };
+    // A session that comes to no border any more keeps what was staged: its end frees it.
+    let _ = errands.call(Instant::now() + END, take_back);
+}
+
+/// Has the session bring the list up to date at its next border.
+pub(super) fn refresh<D: Device>(
+    errands: &Arc<Errands<Issuer<D>>>,
+    lending: &Arc<Mutex<Lending<D>>>,
+    deadline: Instant,
+) -> Result<Vec<LentBlock>, Off> {
+    let lending = Arc::clone(lending);
+    let refreshed = errands.call(deadline, move |issuer| floe_lock::lock(&lending).refresh(issuer))?;
+    refreshed.map_err(Off::device("lending the session's memory"))
+}

@@ -1,0 +1,92 @@
+//! The objects of a session that leaves, as the worker that it goes to gets them.
+//! In: the session at a border between two commands. Out: its blocks, an image of what has changed since the last, the
+//! contents of libraries that the target lacks, the places of variables.
+//! While the program runs it may take its time; while it stands, code that was just loaded is a reason to go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floe_device::{Content, Device};
+use floe_image::{Limits, names_of_variables};
+use floe_wire::{Image, LoadLibrary, Message as _};
+
+use super::lending::Lending;
+use super::off::Off;
+use crate::issue::issuer::Issuer;
+use crate::moving::words::{LentBlock, Variable};
+
+/// Pause before another look at what passes by itself.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Libraries are searched for variables up to these sizes: the largest there are.
+const LIMITS: Limits = Limits { image_bytes: 1 << 30, entry_bytes: 1 << 30, entries: 4096 };
+
+/// What the target has been told of objects.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) clock: u64,
+    /// By library.
+    names: BTreeMap<u64, Arc<BTreeSet<String>>>,
+    pub(super) variables: Arc<Vec<Variable>>,
+}
+
+/// The session at a border.
+pub(super) struct Present {
+    pub(super) blocks: Vec<LentBlock>,
+    pub(super) image: Image,
+    /// Contents of libraries that the image names.
+    pub(super) code: Vec<([u8; 32], Content)>,
+    /// Libraries whose variables the program may use.
+    used: Vec<(u64, Vec<Content>)>,
+}
+
+/// Looks at the session, which is at a border.
+pub(super) fn look<D: Device>(
+    issuer: &mut Issuer<D>,
+    lending: &Arc<Mutex<Lending<D>>>,
+    since: u64,
+    standing: bool,
+) -> Result<Present, Off> {
+    if let Some(refusal) = issuer.refusals().into_iter().next() {
+        return Err(if refusal.passes { Off::NotNow(refusal.why) } else { Off::Ended(refusal.why) });
+    }
+    let image = issuer.image(since);
+    if standing && image.entries.iter().any(|entry| entry.kind == LoadLibrary::KIND) {
+        return Err(Off::NotNow("the program has just loaded code".into()));
+    }
+    let named = image.contents().map_err(|error| Off::Ended(error.to_string()))?;
+    let content = |(hash, _): ([u8; 32], u64)| Some((hash, issuer.content(&hash)?));
+    let code = named.into_iter().filter_map(content).collect();
+    for (object, file) in issuer.descriptors() {
+        let file = file.try_clone_to_owned().map_err(|error| Off::Ended(error.to_string()))?;
+        issuer.offer_file(object.id, file);
+    }
+    let blocks = floe_lock::lock(lending).refresh(issuer).map_err(Off::device("lending the session's memory"))?;
+    Ok(Present { blocks, image, code, used: issuer.used_code() })
+}
+
+impl Told {
+    /// The names of variables in the libraries that the program may use. Those of others are forgotten.
+    pub(super) fn names(&mut self, present: &Present) -> BTreeMap<u64, Arc<BTreeSet<String>>> {
+        let known = std::mem::take(&mut self.names);
+        for (id, contents) in &present.used {
+            let names = known.get(id).map_or_else(|| Arc::new(names_in(contents)), Arc::clone);
+            self.names.insert(*id, names);
+        }
+        self.names.clone()
+    }
+}
+
+/// What cannot be read has none that a driver knows, as far as is known.
+fn names_in(contents: &[Content]) -> BTreeSet<String> {
+    contents.iter().flat_map(|content| names_of_variables(content, &LIMITS).unwrap_or_default()).collect()
+}
+
+/// The time of another look, if there is one before the deadline.
+pub(super) fn again(deadline: Instant) -> bool {
+    let there_is_time = Instant::now() + LOOK_AGAIN < deadline;
+    if there_is_time {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    there_is_time
+}
