@@ -3,33 +3,29 @@
 //! It trusts nothing the client says, and it never waits for the GPU where a command need not.
 #![deny(unsafe_code)]
 
-mod arrive;
-mod collective;
 mod complete;
 mod daemon;
 mod issue;
-mod leave;
 mod life;
 mod memory;
-mod moving;
 mod peer;
 pub mod sandbox;
 mod wire_in;
 
-pub use arrive::arrive;
 pub use complete::output::Output;
 pub use daemon::{cache_channel, contract, descriptor_passing, move_notices, peer_notices};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};
+pub use life::moving::arrive::arrive;
+pub use life::moving::ends::{MoveEnds, MoveReports};
 pub use life::process::{close_inherited, end, without_randomization};
 pub use life::ring_handshake::use_rings;
 pub use life::serve::{Continued, Plan, serve, serve_from};
 pub use life::watch::{Process, Resumption};
 pub use life::watchdog::Watchdog;
 pub use memory::ledger::{Granted, Grants};
-pub use moving::ends::{MoveEnds, MoveReports};
 pub use peer::ends::{PATIENCE as PEER_PATIENCE, PeerEnds, PeerReports};
 
 #[cfg(test)]

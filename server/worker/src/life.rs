@@ -6,6 +6,7 @@
 pub(crate) mod ending;
 pub(crate) mod joining;
 pub(crate) mod log;
+pub(crate) mod moving;
 pub(crate) mod parking;
 pub(crate) mod process;
 pub(crate) mod ring_handshake;

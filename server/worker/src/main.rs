@@ -3,6 +3,7 @@
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![deny(unsafe_code)]
 
+#[path = "sandbox/sockets.rs"]
 mod sockets;
 
 use std::fs::{self, File};

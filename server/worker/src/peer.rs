@@ -3,6 +3,7 @@
 //! imported.
 //! No thread here waits for another session's commands, and nothing of another session is believed.
 
+pub(crate) mod collective;
 pub(crate) mod ends;
 pub(crate) mod exporter;
 pub(crate) mod exports;

@@ -4,30 +4,22 @@
 //! it looks ids up, checks ranges, and leaves the rest to the driver's judgement.
 
 mod array;
-mod arriving;
-mod aside;
-mod collective;
 mod context;
 mod copy;
-pub(crate) mod drain;
 mod event;
 mod graph;
-pub(crate) mod image;
 mod launch;
-pub(crate) mod leaving;
 mod library;
 mod link;
 mod memory;
 mod mirror;
+pub(crate) mod moving;
 mod peer;
 mod sharing;
-mod signals;
 mod stream;
 mod stream_memory;
 mod tensor_map;
 mod texture;
-mod time;
-mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -12,12 +12,12 @@ use floe_wire::{Ended, Reply};
 
 use super::log::Log;
 use super::watch::Use;
-use crate::collective::Collectives;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::upload::Upload;
+use crate::peer::collective::Collectives;
 use crate::peer::hub::Hub;
 use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;

@@ -5,7 +5,6 @@ use floe_device::Costs;
 use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
-use crate::collective::Collectives;
 use crate::complete::completer::Completer;
 use crate::complete::printing::Printing;
 use crate::issue::host_functions::HostFunctions;
@@ -15,6 +14,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::memory::transfer_buffers::Uploads;
 use crate::memory::window::{Window, Windows};
+use crate::peer::collective::Collectives;
 use crate::peer::hub::Hub;
 use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;

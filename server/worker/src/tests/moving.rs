@@ -2,6 +2,9 @@
 //! down, and served elsewhere or here. What the session has beside its link is not moved here: each worker's device is
 //! its own, and the client makes what it needs there anew.
 
+mod moves;
+mod recipes;
+
 use std::any::Any;
 use std::sync::Mutex;
 

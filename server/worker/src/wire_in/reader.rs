@@ -16,12 +16,12 @@ use floe_wire::{
 };
 
 use super::batch::{Batch, Command};
-use crate::collective::network::abort;
 use crate::issue::host_functions::{Done, HostFunctions};
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
 use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
+use crate::peer::collective::network::abort;
 
 /// Whether a descriptor goes with a frame of this kind. A client passes one at a time, and waits for the answer.
 fn carries_descriptor(kind: u16) -> bool {

@@ -3,6 +3,10 @@
 //! they were the session's own.
 //! It waits for the daemon's answer to an import, for as long as that may take, and for nothing of the other session's.
 
+mod collective;
+pub(crate) mod signals;
+pub(crate) mod transfer;
+
 use std::os::fd::AsFd as _;
 
 use floe_abi::{CudaError, MemHandle};

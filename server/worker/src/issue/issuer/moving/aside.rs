@@ -7,8 +7,8 @@ use std::sync::Arc;
 use floe_device::{Device, Pinned as _};
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, Message as _, WriteMirror};
 
-use super::{Issuer, Stop};
 use crate::issue::aside::{Aside, Kept};
+use crate::issue::issuer::{Issuer, Stop};
 use crate::memory::transfer_buffers::UploadRange;
 use crate::memory::upload::Upload;
 use crate::wire_in::batch::Command;
@@ -16,7 +16,7 @@ use crate::wire_in::queue::Issuing;
 
 impl<D: Device> Issuer<D> {
     /// Carries commands out. True: it was interrupted, and has set the rest aside.
-    pub(super) fn is_interrupted_within<'a>(
+    pub(crate) fn is_interrupted_within<'a>(
         &mut self,
         mut commands: impl Iterator<Item = Command<'a>>,
     ) -> Result<bool, Stop> {
@@ -31,7 +31,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Does errands until nobody has any, then carries out what was set aside.
-    pub(super) fn stand_aside(&mut self, issuing: &mut Issuing) -> Result<(), Stop> {
+    pub(crate) fn stand_aside(&mut self, issuing: &mut Issuing) -> Result<(), Stop> {
         // A kept wait is seen through although nobody polls here.
         self.end_inline_wait();
         self.shared.queue.give_back(issuing);

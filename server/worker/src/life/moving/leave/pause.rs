@@ -11,8 +11,8 @@ use super::Session;
 use super::off::Off;
 use crate::issue::errands::Parked;
 use crate::issue::issuer::Issuer;
+use crate::life::moving::words::{Contents, Last, Variable};
 use crate::life::parking::ParkedLink;
-use crate::moving::words::{Contents, Last, Variable};
 
 /// Pause between two looks whether everything is over; the first ones are shorter.
 const LOOK: Duration = Duration::from_millis(1);

@@ -5,10 +5,10 @@
 use floe_abi::{CudaError, MemHandle};
 use floe_device::{Device, Global, PageSize, Pinned as _};
 
-use super::Issuer;
 use crate::issue::cache::Hash;
 use crate::issue::fault::{Fault, violation};
-use crate::moving::words::{Contents, Last, Variable};
+use crate::issue::issuer::Issuer;
+use crate::life::moving::words::{Contents, Last, Variable};
 
 impl<D: Device> Issuer<D> {
     /// The bytes of something that is not memory of blocks.

@@ -13,9 +13,9 @@ use floe_device::{Device, End, HASH_UNIT, HashKey, PageSize, Pinned as _, UnitHa
 use super::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
+use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
+use crate::life::moving::words::{Answer, Description, LentBlock, Piece};
 use crate::life::shared::Shared;
-use crate::moving::staging::{SOURCE, Staged, Staging, TARGET};
-use crate::moving::words::{Answer, Description, LentBlock, Piece};
 
 /// More blocks than any session has.
 const MOST_BLOCKS: usize = 1 << 20;

@@ -14,10 +14,10 @@ use floe_wire::DevicePtr;
 use super::off::Off;
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
-use crate::issue::issuer::leaving::PresentBlock;
+use crate::issue::issuer::moving::leaving::PresentBlock;
+use crate::life::moving::staging::{SOURCE, Staged, Staging};
+use crate::life::moving::words::LentBlock;
 use crate::life::shared::Shared;
-use crate::moving::staging::{SOURCE, Staged, Staging};
-use crate::moving::words::LentBlock;
 
 /// The longest time for the session to come to a border when a move is over.
 const END: Duration = Duration::from_secs(60);

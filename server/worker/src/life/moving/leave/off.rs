@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use crate::issue::errands::NotDone;
 use crate::issue::fault::Fault;
+use crate::life::moving::stream::StreamError;
 use crate::life::parking::NotParked;
-use crate::moving::stream::StreamError;
 
 /// Why a session does not leave, or not now.
 #[derive(Debug, Error)]

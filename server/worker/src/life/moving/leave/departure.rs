@@ -15,8 +15,10 @@ use super::off::Off;
 use super::pause::Pause;
 use super::{Daemon, Session};
 use crate::daemon::move_notices::{Described, Said};
-use crate::moving::stream::MoveStream;
-use crate::moving::words::{Answer, Contents, Description, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, VERSION};
+use crate::life::moving::stream::MoveStream;
+use crate::life::moving::words::{
+    Answer, Contents, Description, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, VERSION,
+};
 use crate::peer::proof::{KEY_BYTES, Key};
 
 /// The longest silence of the target while the program runs: it may have to start, and to compile all modules.

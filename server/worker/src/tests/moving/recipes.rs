@@ -6,10 +6,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use proptest::prelude::*;
 
-use super::alone::Alone;
-use super::*;
+use super::super::alone::Alone;
+use super::super::*;
 use crate::issue::fault::Fault;
-use crate::issue::issuer::image::{Presence, Supplies};
+use crate::issue::issuer::moving::image::{Presence, Supplies};
 use crate::issue::issuer::{Answer, Issuer};
 use crate::memory::budget::{Budget, cost};
 

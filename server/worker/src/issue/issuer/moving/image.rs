@@ -17,9 +17,9 @@ use floe_wire::{
     SetKernelAttribute, UpdateGraph,
 };
 
-use super::{Answer, Issuer};
 use crate::issue::cache::Hash;
 use crate::issue::fault::Fault;
+use crate::issue::issuer::{Answer, Issuer};
 use crate::issue::recipes::Message;
 
 pub(crate) use replay::Supplies;

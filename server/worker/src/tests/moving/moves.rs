@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, LinkState};
 use floe_wire::ContinueReply;
 
-use super::sharer::{Reported, Reports};
-use super::*;
+use super::super::sharer::{Reported, Reports};
+use super::super::*;
 use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::move_notices::*;
 use crate::daemon::peer_notices::{Answers, PeerNotice, Question, Refused, Returned};
-use crate::moving::stream::MoveStream;
-use crate::moving::words::{Answer, Contents, Description, Last, LentBlock, LinkKind, Piece, Step, VERSION};
+use crate::life::moving::stream::MoveStream;
+use crate::life::moving::words::{Answer, Contents, Description, Last, LentBlock, LinkKind, Piece, Step, VERSION};
 use crate::sandbox::Reserved;
 use crate::{MoveEnds, MoveReports, PeerEnds, arrive};
 
@@ -134,7 +134,7 @@ fn broker(exporter: &Worker, importer: &Worker) -> JoinHandle<()> {
             from.notify(&PeerNotice::Asked(question), None).unwrap();
             let (outcome, descriptor) = answer(&from);
             let notice = match outcome {
-                Ok(bytes) => super::peers::imported(&import, bytes, 1),
+                Ok(bytes) => super::super::peers::imported(&import, bytes, 1),
                 Err(why) => PeerNotice::Refused(import.request, why),
             };
             let _ = to.notify(&notice, descriptor.as_ref().map(|descriptor| descriptor.as_fd()));

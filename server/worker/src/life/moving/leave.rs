@@ -17,10 +17,10 @@ use crate::daemon::move_notices::{Leave, MoveOrder, MoveReport, Ordered, Said};
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
 use crate::life::ending::Ending;
+use crate::life::moving::ends::{MoveEnds, MoveReports};
+use crate::life::moving::stream::MoveStream;
 use crate::life::parking::Parking;
 use crate::life::shared::Shared;
-use crate::moving::ends::{MoveEnds, MoveReports};
-use crate::moving::stream::MoveStream;
 use departure::Departure;
 use off::Off;
 

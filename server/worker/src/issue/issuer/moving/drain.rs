@@ -7,7 +7,7 @@ use std::fmt;
 use floe_abi::CudaError;
 use floe_device::Device;
 
-use super::Issuer;
+use crate::issue::issuer::Issuer;
 
 /// Work that is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use floe_wire::{Image, LoadLibrary, Message as _};
 use super::lending::Lending;
 use super::off::Off;
 use crate::issue::issuer::Issuer;
-use crate::moving::words::{LentBlock, Variable};
+use crate::life::moving::words::{LentBlock, Variable};
 
 /// Pause before another look at what passes by itself.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);

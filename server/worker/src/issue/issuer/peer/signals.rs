@@ -10,18 +10,18 @@ use floe_device::Device;
 use floe_ring::{demand_memory, sealed_memory};
 use floe_wire::{AwaitSignal, RaiseSignal, ReadSignals, ReadSignalsReply, RecordSignal, RecordSignalReply, SignalsId};
 
-use super::stream_memory::WordWork;
-use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::complete::events::CompletionEvent;
 use crate::daemon::peer_notices::Returned;
 use crate::issue::fault::{Fault, violation};
+use crate::issue::issuer::stream_memory::WordWork;
+use crate::issue::issuer::{Answer, Issuer, body};
 use crate::issue::objects::signals::Signals;
 use crate::peer::page::{PAGE_BYTES, Page, VALUES, WORDS};
 
 impl<D: Device> Issuer<D> {
     /// A new page of the session's own.
-    pub(super) fn make_signals(&mut self, id: SignalsId) -> Result<Answer, Fault> {
+    pub(crate) fn make_signals(&mut self, id: SignalsId) -> Result<Answer, Fault> {
         self.signals.check_new(id.0)?;
         let none = |error| Fault::Explained(CudaError::OUT_OF_MEMORY, format!("no memory for a signal page: {error}"));
         let file = sealed_memory("floe-signals", PAGE_BYTES as u64).map_err(none)?;
@@ -29,7 +29,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Maps a page; `imported`: as another session's.
-    pub(super) fn map_signals(
+    pub(crate) fn map_signals(
         &mut self,
         id: SignalsId,
         file: OwnedFd,
@@ -53,7 +53,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// The page goes when the work that may name it has completed, which is not waited for here.
-    pub(super) fn give_signals_up(&mut self, id: SignalsId) -> Result<Answer, Fault> {
+    pub(crate) fn give_signals_up(&mut self, id: SignalsId) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let Some(signals) = self.signals.remove(id.0)? else { return Ok(Answer::Nothing) };
         if signals.imported.is_none() {
@@ -66,7 +66,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Lets every page go; no work that names one is left.
-    pub(super) fn drop_all_signals(&mut self) {
+    pub(crate) fn drop_all_signals(&mut self) {
         for id in self.signals.ids() {
             self.shared.hub.end_page(id);
         }
@@ -76,7 +76,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Has a word raised when an event or a stream gets there, or fails.
-    pub(super) fn raise(&mut self, message: &RaiseSignal) -> Result<Answer, Fault> {
+    pub(crate) fn raise(&mut self, message: &RaiseSignal) -> Result<Answer, Fault> {
         let RaiseSignal { signals, word, value, event, stream } = *message;
         let page = self.page(signals)?;
         demand_words(word, 1)?;
@@ -111,7 +111,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Has a stream wait for a word.
-    pub(super) fn stand_at(&mut self, message: &AwaitSignal) -> Result<Answer, Fault> {
+    pub(crate) fn stand_at(&mut self, message: &AwaitSignal) -> Result<Answer, Fault> {
         let AwaitSignal { stream: id, signals, word, value } = *message;
         let sequence = self.sequence;
         let page = self.page(signals)?;
@@ -126,7 +126,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Counts a record at once, and its completion when the stream gets there.
-    pub(super) fn record_shared(&mut self, message: &RecordSignal) -> Result<Answer, Fault> {
+    pub(crate) fn record_shared(&mut self, message: &RecordSignal) -> Result<Answer, Fault> {
         let RecordSignal { signals, recorded, stream } = *message;
         let page = self.page(signals)?;
         demand_words(recorded, 2)?;
@@ -137,7 +137,7 @@ impl<D: Device> Issuer<D> {
         body(&RecordSignalReply { count })
     }
 
-    pub(super) fn read_words(&mut self, message: &ReadSignals) -> Result<Answer, Fault> {
+    pub(crate) fn read_words(&mut self, message: &ReadSignals) -> Result<Answer, Fault> {
         let ReadSignals { signals, first, count } = *message;
         let page = self.page(signals)?;
         demand_words(first, count)?;

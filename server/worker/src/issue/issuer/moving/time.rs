@@ -9,17 +9,17 @@ use std::time::SystemTime;
 use floe_abi::{CudaError, CudaResult, event_flags};
 use floe_device::Device;
 
-use super::Issuer;
 use crate::complete::events::CompletionEvent;
+use crate::issue::issuer::Issuer;
 use crate::issue::objects::event::{EventObject, Line};
-use crate::moving::words::{EventTime, Times};
+use crate::life::moving::words::{EventTime, Times};
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: f64 = 1e6;
 
 impl<D: Device> Issuer<D> {
     /// The time between two events of which another worker has recorded one at least.
-    pub(super) fn elapsed_across_moves(&self, start: &EventObject<D>, end: &EventObject<D>) -> CudaResult<f32> {
+    pub(crate) fn elapsed_across_moves(&self, start: &EventObject<D>, end: &EventObject<D>) -> CudaResult<f32> {
         let line = self.line.as_ref().ok_or(CudaError::INVALID_HANDLE)?;
         let when = |event: &EventObject<D>| match event.time {
             Some(time) => Ok(time),

@@ -12,9 +12,9 @@ use super::memory::Memory;
 use super::{Refused, file};
 use crate::issue::aside::Kept;
 use crate::issue::cache::Hash;
-use crate::issue::issuer::image::Supplies;
+use crate::issue::issuer::moving::image::Supplies;
+use crate::life::moving::words::{Answer, Contents, Description, Last, Step};
 use crate::life::serve::Built;
-use crate::moving::words::{Answer, Contents, Description, Last, Step};
 
 /// A session that arrives.
 pub(super) struct Arrival<D: Device> {

@@ -12,9 +12,9 @@ use floe_device::Device;
 use floe_ring::sealed_memory;
 use floe_wire::{ConnectPeer, DevicePtr, DropPeer, PeerLinkId, ReceiveFrom, SendTo, StreamId};
 
-use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::issue::fault::{Fault, violation};
+use crate::issue::issuer::{Answer, Issuer, body};
 use crate::memory::budget::cost;
 use crate::peer::link::opening::{PATIENCE, Purpose, connect};
 use crate::peer::link::waits::Wait;
@@ -24,7 +24,7 @@ use crate::peer::proof::Key;
 
 /// A transfer as the client announces it.
 #[derive(Clone, Copy)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     link: PeerLinkId,
     number: u64,
     stream: StreamId,
@@ -49,7 +49,7 @@ impl From<ReceiveFrom> for Transfer {
 
 impl<D: Device> Issuer<D> {
     /// A link that another session's worker is to make the connections of.
-    pub(super) fn expect_peer(&self, id: u64, lanes: u32) -> Result<(), Fault> {
+    pub(crate) fn expect_peer(&self, id: u64, lanes: u32) -> Result<(), Fault> {
         self.new_peer_link(id, lanes).map(drop)
     }
 
@@ -60,7 +60,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// A link to a session of another server.
-    pub(super) fn make_peer_link(&mut self, message: &ConnectPeer<'_>, key: &Key) -> Result<Answer, Fault> {
+    pub(crate) fn make_peer_link(&mut self, message: &ConnectPeer<'_>, key: &Key) -> Result<Answer, Fault> {
         let ConnectPeer { link: id, server, session, ticket, lanes, sealed, .. } = *message;
         let link = self.new_peer_link(id.0, lanes)?;
         let purpose = |lane| {
@@ -93,7 +93,7 @@ impl<D: Device> Issuer<D> {
         if link.open_lane(purpose.lane, connection) { Ok(()) } else { Err(refused("the peer link is over".into())) }
     }
 
-    pub(super) fn drop_peer_link(&self, message: DropPeer) -> Answer {
+    pub(crate) fn drop_peer_link(&self, message: DropPeer) -> Answer {
         self.end_peer_link(message.link.0, "the client has dropped it");
         Answer::Nothing
     }
@@ -106,7 +106,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Ends all links: streams that wait for their transfers go on.
-    pub(super) fn end_peer_links(&self) {
+    pub(crate) fn end_peer_links(&self) {
         let ended = self.shared.links.end_all("the context is reset");
         for (id, link) in ended {
             self.shared.hub.end_link(id);
@@ -115,7 +115,7 @@ impl<D: Device> Issuer<D> {
     }
 
     /// The stream waits for a transfer, which begins when the stream gets there.
-    pub(super) fn transfer(&mut self, transfer: Transfer) -> Result<Answer, Fault> {
+    pub(crate) fn transfer(&mut self, transfer: Transfer) -> Result<Answer, Fault> {
         let Transfer { link: id, number, stream: stream_id, at, bytes, way } = transfer;
         let link = self.shared.links.get(id.0);
         let Some(link) = link else { return violation(format!("no peer link has the id: {}", id.0)) };

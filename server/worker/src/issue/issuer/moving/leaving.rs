@@ -9,10 +9,10 @@ use floe_abi::{CudaError, CudaResult, MemHandle};
 use floe_device::{Code, Content, Device, Global, PageSize, Pinned as _};
 use floe_wire::DevicePtr;
 
-use super::Issuer;
+use crate::issue::issuer::Issuer;
 use crate::issue::objects::array::ArrayObject;
 use crate::issue::objects::library::Loaded;
-use crate::moving::words::{Contents, Variable};
+use crate::life::moving::words::{Contents, Variable};
 
 /// A block as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

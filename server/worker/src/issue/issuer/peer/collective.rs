@@ -18,11 +18,11 @@ use floe_wire::{
     ShrinkCommReply, SplitComm, SplitCommReply,
 };
 
-use super::{Answer, Issuer, body};
-use crate::collective::Ready;
-use crate::collective::network::Ways;
 use crate::issue::fault::{Fault, violation};
+use crate::issue::issuer::{Answer, Issuer, body};
 use crate::life::shared::Shared;
+use crate::peer::collective::Ready;
+use crate::peer::collective::network::Ways;
 
 /// The most ranks of a communicator.
 const MOST_RANKS: u32 = 1 << 20;
