@@ -1,6 +1,7 @@
 //! The table of functions by which floe's `libnccl.so.2` reaches the session that floe's `libcuda.so.1` holds in the same process.
 //! In and out: plain data of C's layout. Both libraries are of one installation; the version says when they are not.
 //! It holds no logic, and no function of NVIDIA's.
+#![forbid(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
 

@@ -31,7 +31,7 @@ static CALLS: Calls = Calls {
 
 /// The table of that version; NULL where this library has another. CUDA has no such name.
 #[unsafe(no_mangle)]
-pub extern "C" fn floe_collectives(version: u32) -> *const Calls {
+extern "C" fn floe_collectives(version: u32) -> *const Calls {
     if version == VERSION { &raw const CALLS } else { std::ptr::null() }
 }
 

@@ -9,7 +9,6 @@ mod copy;
 mod device;
 mod event;
 mod graph;
-mod ipc;
 mod kernel;
 mod launch;
 mod library;

@@ -49,10 +49,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let served = settings.until_exit_of.map(watch).transpose()?;
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
-    say_what_is_not_sealed(settings);
-    if served.is_none() {
-        say_unknown_variables();
-    }
+    say_what_is_unusual(settings, served.is_none());
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     // A private daemon serves its own user only, and logs to the program's stderr.
     let private = served.is_some();
@@ -106,6 +103,14 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     // The process's end closes the peers' sockets, and does not wait for descriptors in them.
     std::mem::forget(server);
     outcome
+}
+
+/// What of the settings whoever starts a server should know.
+fn say_what_is_unusual(settings: &Settings, has_environment: bool) {
+    say_what_is_not_sealed(settings);
+    if has_environment {
+        say_unknown_variables();
+    }
 }
 
 /// Stops listening and removes the socket's file. The process's end closes connections that were not accepted:

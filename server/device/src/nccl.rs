@@ -2,11 +2,12 @@
 //! In: typed calls with this process's addresses and streams. Out: C calls, and what NCCL says of a failure.
 //! It makes no connection and no socket; `sockets` answers what NCCL asks of the system for that.
 
+mod abi;
 mod call;
 mod config;
 pub mod sockets;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
@@ -14,15 +15,15 @@ use floe_abi::DevicePtr;
 use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 
+pub use abi::{Comm, UNIQUE_ID_BYTES, UniqueId};
 pub use call::{CollectiveCall, CollectiveKind, element_bytes};
 pub use config::CommConfig;
 
 use crate::driver::{OpenError, Tried, plain_reason};
+use abi::pointer;
 use call::Functions;
 use config::RawConfig;
 
-/// Bytes of a unique id.
-pub const UNIQUE_ID_BYTES: usize = 128;
 /// The oldest version whose configurations have the layout that is written here.
 const OLDEST: u32 = 22_800;
 /// Results of NCCL that are named here.
@@ -38,21 +39,6 @@ pub mod result {
     /// `ncclInProgress`.
     pub const IN_PROGRESS: u32 = 7;
 }
-
-/// `ncclUniqueId`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct UniqueId(pub [u8; UNIQUE_ID_BYTES]);
-
-/// A communicator of this process's NCCL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Comm(*mut c_void);
-
-// SAFETY: NCCL lets any thread use a communicator; the value is a name and is not followed here.
-unsafe impl Send for Comm {}
-// SAFETY: the same.
-unsafe impl Sync for Comm {}
 
 /// A failure, with what NCCL says of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +83,7 @@ impl Nccl {
     /// What NCCL says of its last failure.
     pub fn last_error(&self) -> String {
         // SAFETY: NCCL takes no communicator here as well, and gives a text of its own that it never frees.
-        let text = unsafe { (self.functions.last_error)(Comm(std::ptr::null_mut())) };
+        let text = unsafe { (self.functions.last_error)(Comm::NONE) };
         if text.is_null() {
             return String::new();
         }
@@ -127,7 +113,7 @@ impl Nccl {
         rank: i32,
         config: &CommConfig<'_>,
     ) -> Result<Comm, NcclError> {
-        let (mut comm, mut raw) = (Comm(std::ptr::null_mut()), RawConfig::new(config));
+        let (mut comm, mut raw) = (Comm::NONE, RawConfig::new(config));
         let config = raw.pointer();
         let code = match ids {
             // SAFETY: outputs and configuration are our own and outlive the call.
@@ -146,10 +132,10 @@ impl Nccl {
     /// # Errors
     /// NCCL's.
     pub fn split(&self, comm: Comm, color: i32, key: i32, config: &CommConfig<'_>) -> Result<Option<Comm>, NcclError> {
-        let (mut child, mut raw) = (Comm(std::ptr::null_mut()), RawConfig::new(config));
+        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config));
         // SAFETY: the communicator is NCCL's, the rest our own.
         self.done(unsafe { (self.functions.split)(comm, color, key, &raw mut child, raw.pointer()) })?;
-        Ok((!child.0.is_null()).then_some(child))
+        Ok((child != Comm::NONE).then_some(child))
     }
 
     /// `ncclCommShrink`.
@@ -164,11 +150,11 @@ impl Nccl {
         config: &CommConfig<'_>,
     ) -> Result<Option<Comm>, NcclError> {
         let Ok(count) = c_int::try_from(excluded.len()) else { return Err(too_many()) };
-        let (mut child, mut raw) = (Comm(std::ptr::null_mut()), RawConfig::new(config));
+        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config));
         let list = excluded.as_mut_ptr();
         // SAFETY: the communicator is NCCL's, the list has as many entries, the rest is our own.
         self.done(unsafe { (self.functions.shrink)(comm, list, count, &raw mut child, raw.pointer(), flags) })?;
-        Ok((!child.0.is_null()).then_some(child))
+        Ok((child != Comm::NONE).then_some(child))
     }
 
     /// The rank and the number of ranks.
@@ -298,10 +284,6 @@ fn too_many() -> NcclError {
     NcclError { code: result::INVALID_ARGUMENT, words: "a list is too long".to_owned() }
 }
 
-fn pointer(at: DevicePtr) -> *mut c_void {
-    std::ptr::without_provenance_mut(usize::try_from(at.0).unwrap_or(usize::MAX))
-}
-
 fn load(path: &Path, variables: &[(String, String)]) -> Result<Nccl, String> {
     for (name, value) in variables {
         // SAFETY: the worker's own code neither reads nor writes variables from here on. The C library locks its own
@@ -339,10 +321,3 @@ const PLACES: [&str; 4] = [
 pub fn installed() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|place| place.is_file())
 }
-
-/// The text of a name for C.
-fn text(name: &str) -> Option<std::ffi::CString> {
-    (!name.is_empty()).then(|| std::ffi::CString::new(name).ok()).flatten()
-}
-
-type Text = *const c_char;

@@ -6,7 +6,7 @@
 #[path = "sandbox/sockets.rs"]
 mod sockets;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,17 +26,15 @@ use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
     Cache, Ending, Granted, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds, PeerReports,
-    Plan, Process, Resumption, Watchdog, arrive, close_inherited, end, one_entry, sandbox, serve, use_rings,
-    without_randomization,
+    Plan, Process, Resumption, Watchdog, arrive, bound_host_memory, close_inherited, end, one_entry, sandbox, serve,
+    use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
 /// The shortest time between two reports of used memory and of a missing client.
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Workers are ended before others when the machine runs out of memory: 1000 is the most.
-const OOM_SCORE_ADJUSTMENT: i32 = 500;
 /// The shortest time between two requests for memory. Each comes with a report of what is held.
 const ASK_EVERY: Duration = Duration::from_millis(3);
 /// Reports about imports in a second. Where a program opens its blocks to another vGPU, each is one: thousands at once.
@@ -104,7 +102,7 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
     // Neither the daemon's terminal nor its signals are a session's. A worker that leads a session already is as good.
     let _ = rustix::process::setsid();
     let client = task.client.and_then(Process::of);
-    bound_host_memory(task);
+    bound_host_memory(task.session, task.host_memory);
     // The only way on which descriptors leave this process; standard input is the socket to the daemon.
     let reserved = sandbox::reserve(io::stdin().as_fd(), task.sandbox != Demand::Off)
         .context("reserving the way to the daemon")?;
@@ -182,24 +180,6 @@ fn own_connection(taker: Taker) -> Result<Option<(Link, Joining, Option<Cache>)>
             Some(Passed::Modules(end)) => cache = Some(Cache::new(end)),
             None => return Ok(None),
         }
-    }
-}
-
-/// Has the system bound what this process takes for itself, and take it first when the machine runs out of memory.
-/// The sandbox lets it change neither.
-fn bound_host_memory(&Task { session, host_memory: bytes, .. }: &Task) {
-    if bytes != 0 {
-        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-        if let Err(error) = setrlimit(Resource::Data, limit) {
-            eprintln!("floe-worker: session {session}: its host memory is bounded by counting only: {error}");
-        }
-    }
-    let adjustment = Path::new("/proc/self/oom_score_adj");
-    let present = fs::read_to_string(adjustment).ok().and_then(|text| text.trim().parse::<i32>().ok());
-    if present.is_some_and(|present| present < OOM_SCORE_ADJUSTMENT)
-        && let Err(error) = fs::write(adjustment, OOM_SCORE_ADJUSTMENT.to_string())
-    {
-        eprintln!("floe-worker: session {session}: the system may end others before it when memory runs out: {error}");
     }
 }
 

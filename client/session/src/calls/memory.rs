@@ -3,6 +3,7 @@
 
 mod array;
 mod host;
+mod ipc;
 mod managed;
 mod memset;
 mod pointer;

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 use floe_abi::{DevicePtr, Stream};
 use libloading::Library;
 
-use super::{Comm, Text, UniqueId, pointer};
+use super::abi::{Comm, Text, UniqueId, pointer};
 
 /// The collectives and the two halves of a message between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_int};
 
-use super::{Text, text};
+use super::abi::{Text, text};
 
 /// Numbers that a program can set, in the order of the wire.
 const NUMBERS: usize = 11;

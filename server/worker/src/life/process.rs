@@ -3,13 +3,37 @@
 //! All unsafe code of this crate is here: four calls of the C library.
 #![expect(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
 
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// `ADDR_NO_RANDOMIZE` of `personality(2)`.
 const ADDR_NO_RANDOMIZE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
 /// Asks `personality(2)` for the value in force.
 const ASK: libc::c_ulong = 0xffff_ffff;
+/// Workers are ended before others when the machine runs out of memory: 1000 is the most.
+const OOM_SCORE_ADJUSTMENT: i32 = 500;
+
+/// Has the system bound what this process takes for itself, and take it first when the machine runs out of memory.
+/// The sandbox lets it change neither. 0 bytes: no limit.
+pub fn bound_host_memory(session: u64, bytes: u64) {
+    if bytes != 0 {
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        if let Err(error) = setrlimit(Resource::Data, limit) {
+            eprintln!("floe-worker: session {session}: its host memory is bounded by counting only: {error}");
+        }
+    }
+    let adjustment = Path::new("/proc/self/oom_score_adj");
+    let present = fs::read_to_string(adjustment).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    if present.is_some_and(|present| present < OOM_SCORE_ADJUSTMENT)
+        && let Err(error) = fs::write(adjustment, OOM_SCORE_ADJUSTMENT.to_string())
+    {
+        eprintln!("floe-worker: session {session}: the system may end others before it when memory runs out: {error}");
+    }
+}
 
 /// Restarts this program without address-space randomization, unless it runs so already. Then a driver's libraries lie
 /// at the same addresses in every worker, which migration needs. Returns only without having done so.

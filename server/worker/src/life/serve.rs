@@ -15,6 +15,7 @@ use floe_transport::{Channels, Expected, Link, LinkError, Sender, SetUp, Spin, S
 use floe_wire::DevicePtr;
 
 use super::ending::{Ending, link_ending};
+use super::exports::{Exports, share, start_exports};
 use super::joining;
 use super::joining::{Joining, Reception};
 use super::log::Log;
@@ -28,8 +29,6 @@ use crate::complete::completer::{Completer, Releaser};
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
-use crate::daemon::descriptor_passing::Noticed;
-use crate::daemon::peer_notices::{Answers, Question};
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer, Stop};
@@ -42,7 +41,6 @@ use crate::memory::transfer_buffers::{BufferBytes, Uploads};
 use crate::memory::window::{Window, Windows};
 use crate::peer::collective::Collectives;
 use crate::peer::ends::PeerEnds;
-use crate::peer::exporter::{Exporter, take_notices};
 use crate::peer::hub::Hub;
 use crate::peer::link::table::Links;
 use crate::wire_in::queue::Queue;
@@ -423,48 +421,6 @@ struct Joins {
     exports: Option<Exports>,
     /// Bulk connections of another worker's.
     bulk: Vec<BulkEnds>,
-}
-
-/// The threads' ends of what a session shares.
-pub(crate) struct Exports {
-    /// `None`: a thread takes them already.
-    notices: Option<Receiver<Noticed>>,
-    answers: Answers,
-    asked: mpsc::Sender<Question>,
-    questions: Receiver<Question>,
-}
-
-impl Exports {
-    /// Starts the thread that takes the daemon's notices.
-    fn take_notices<M: Mapped + 'static>(&mut self, hub: &Arc<Hub<M>>, threads: &Threads) -> Result<(), Ending> {
-        let Some(notices) = self.notices.take() else { return Ok(()) };
-        let (hub, asked) = (Arc::clone(hub), self.asked.clone());
-        threads.start("floe-notices", move || {
-            take_notices(&hub, &notices, &asked);
-            None
-        })
-    }
-}
-
-/// The hub of a session that has ways to the daemon, or of one that shares nothing.
-fn share<M: Mapped>(ends: Option<PeerEnds>, beside: &Arc<AtomicU64>, budget: &Budget) -> (Hub<M>, Option<Exports>) {
-    let Some(PeerEnds { session, reports, notices, answers, patience, .. }) = ends else {
-        return (Hub::alone(Arc::clone(beside), budget), None);
-    };
-    let hub = Hub::new(session, Some(reports), Arc::clone(beside), patience, budget);
-    let (asked, questions) = mpsc::channel();
-    (hub, Some(Exports { notices: Some(notices), answers, asked, questions }))
-}
-
-/// Starts the threads that take the daemon's notices and answer importers.
-fn start_exports<D: Device>(shared: &Arc<Shared<D>>, threads: &Threads, mut exports: Exports) -> Result<(), Ending> {
-    exports.take_notices(&shared.hub, threads)?;
-    let Exports { answers, questions, .. } = exports;
-    let exporter = Exporter { shared: Arc::clone(shared), answers, questions };
-    threads.start_on(&shared.device, "floe-export", move || {
-        exporter.run();
-        None
-    })
 }
 
 impl Joins {

@@ -5,6 +5,7 @@
 
 mod arrival;
 mod memory;
+mod wanted;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,7 +17,6 @@ use floe_transport::{ArrivingLink, Reach, RingParts, SetUp};
 
 use crate::complete::output::Output;
 use crate::daemon::move_notices::{Arrival as Task, MoveOrder, MoveReport, Ordered, Said};
-use crate::daemon::peer_notices::Kind;
 use crate::issue::cache::Cache;
 use crate::life::ending::Ending;
 use crate::life::log::Log;
@@ -26,12 +26,9 @@ use crate::life::moving::words::{Answer, Description, LinkKind, RING_MEMORY, RIN
 use crate::life::serve::{Built, Plan, Wiring};
 use crate::life::threads::Threads;
 use crate::life::watch::Use;
-use crate::peer::hub::{Hub, Wanted};
-use crate::peer::proof::Key;
+use crate::peer::hub::Hub;
 use arrival::Arrival;
-
-/// Why a session does not arrive here.
-type Refused = String;
+use wanted::{Refused, file};
 
 /// Takes a session over and serves it until it ends.
 pub fn arrive<D: Device>(device: Arc<D>, task: Task, mut plan: Plan, output: Output, log: Log) -> Ending {
@@ -166,17 +163,4 @@ fn arriving_link<M: Mapped>(
     };
     let (memory, socket) = (file(hub, description, RING_MEMORY)?, file(hub, description, RING_SOCKET)?);
     ArrivingLink::of_rings(RingParts { memory, bytes, offered, socket }).map_err(|error| error.to_string())
-}
-
-/// A descriptor of the other worker's.
-fn file<M: Mapped>(hub: &Hub<M>, description: &Description, number: u64) -> Result<OwnedFd, Refused> {
-    let imported = hub.ask(&wanted(description, Kind::File, number)?);
-    imported.map(|imported| imported.file).map_err(|fault| format!("file {number} of the other worker: {fault}"))
-}
-
-/// An object of the other worker's.
-fn wanted(description: &Description, kind: Kind, object: u64) -> Result<Wanted, Refused> {
-    let Description { session, ticket, key, .. } = description;
-    let key = Key::of(key).ok_or("a key has another length")?;
-    Ok(Wanted { session: *session, ticket: *ticket, key, kind, object })
 }

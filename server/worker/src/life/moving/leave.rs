@@ -7,22 +7,23 @@ mod lending;
 mod objects;
 mod off;
 mod pause;
+mod sides;
 
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 
 use floe_device::Device;
 
-use crate::daemon::move_notices::{Leave, MoveOrder, MoveReport, Ordered, Said};
+use crate::daemon::move_notices::{MoveOrder, MoveReport, Ordered, Said};
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
 use crate::life::ending::Ending;
-use crate::life::moving::ends::{MoveEnds, MoveReports};
+use crate::life::moving::ends::MoveEnds;
 use crate::life::moving::stream::MoveStream;
 use crate::life::parking::Parking;
 use crate::life::shared::Shared;
 use departure::Departure;
 use off::Off;
+use sides::{Daemon, Session};
 
 /// The thread that takes the daemon's orders about moves.
 pub(crate) struct Leaving<D: Device> {
@@ -32,57 +33,6 @@ pub(crate) struct Leaving<D: Device> {
     pub(crate) ends: MoveEnds,
     /// The vGPU's ordinal in the client.
     pub(crate) ordinal: u32,
-}
-
-/// What a move has of its session's worker.
-struct Session<'a, D: Device> {
-    shared: &'a Arc<Shared<D>>,
-    errands: &'a Arc<Errands<Issuer<D>>>,
-    parking: &'a Parking<D>,
-    /// The session's number, and its vGPU's ordinal in the client.
-    number: u64,
-    ordinal: u32,
-}
-
-/// The way to the daemon for one move.
-struct Daemon<'a> {
-    orders: &'a Receiver<Ordered>,
-    reports: &'a dyn MoveReports,
-    order: Leave,
-}
-
-impl Daemon<'_> {
-    fn say(&self, said: Said) {
-        self.reports.say(MoveReport { number: self.order.number, said });
-    }
-
-    /// Whether the daemon has ended the move meanwhile.
-    fn demand_on(&self) -> Result<(), Off> {
-        loop {
-            match self.orders.try_recv() {
-                Ok(Ordered { order: MoveOrder::GoOn(number), .. }) if number == self.order.number => {
-                    return Err(Off::ended());
-                }
-                Ok(_) => {}
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
-            }
-        }
-    }
-
-    /// Waits for the daemon's last word. Ok: the session is the target's.
-    fn last_word(&self) -> Result<(), Off> {
-        loop {
-            match self.orders.recv() {
-                Ok(Ordered { order: MoveOrder::Release(number), .. }) if number == self.order.number => return Ok(()),
-                Ok(Ordered { order: MoveOrder::GoOn(number), .. }) if number == self.order.number => {
-                    return Err(Off::ended());
-                }
-                Ok(_) => {}
-                // Without the daemon this process ends soon, and so does the other one.
-                Err(_) => return Err(Off::Ended("the daemon is gone".into())),
-            }
-        }
-    }
 }
 
 impl<D: Device> Leaving<D> {

@@ -9,7 +9,7 @@ use floe_transport::{ArrivingLink, LinkImage, SetUp};
 use floe_wire::{Image, Object};
 
 use super::memory::Memory;
-use super::{Refused, file};
+use super::wanted::{Refused, file};
 use crate::issue::aside::Kept;
 use crate::issue::cache::Hash;
 use crate::issue::issuer::moving::image::Supplies;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use floe_abi::{CudaError, CudaResult, MemHandle};
 use floe_device::{Device, End, HASH_UNIT, HashKey, PageSize, Pinned as _, UnitHash};
 
-use super::{Refused, wanted};
+use super::wanted::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};

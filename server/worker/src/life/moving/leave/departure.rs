@@ -13,7 +13,7 @@ use super::lending::{self, Lending};
 use super::objects::{self, Present, Told};
 use super::off::Off;
 use super::pause::Pause;
-use super::{Daemon, Session};
+use super::sides::{Daemon, Session};
 use crate::daemon::move_notices::{Described, Said};
 use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{

@@ -1,0 +1,42 @@
+//! Values as NCCL has them: ids, communicators, addresses, texts.
+//! In and out: plain data of C's layout. It calls nothing.
+
+use std::ffi::{c_char, c_void};
+
+use floe_abi::DevicePtr;
+
+/// Bytes of a unique id.
+pub const UNIQUE_ID_BYTES: usize = 128;
+
+/// `ncclUniqueId`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct UniqueId(pub [u8; UNIQUE_ID_BYTES]);
+
+/// A communicator of this process's NCCL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Comm(*mut c_void);
+
+impl Comm {
+    /// No communicator.
+    pub(super) const NONE: Self = Self(std::ptr::null_mut());
+}
+
+// SAFETY: NCCL lets any thread use a communicator; the value is a name and is not followed here.
+unsafe impl Send for Comm {}
+// SAFETY: the same.
+unsafe impl Sync for Comm {}
+
+/// An address of the device, as NCCL takes it.
+pub(super) fn pointer(at: DevicePtr) -> *mut c_void {
+    std::ptr::without_provenance_mut(usize::try_from(at.0).unwrap_or(usize::MAX))
+}
+
+/// The text of a name for C.
+pub(super) fn text(name: &str) -> Option<std::ffi::CString> {
+    (!name.is_empty()).then(|| std::ffi::CString::new(name).ok()).flatten()
+}
+
+/// A text of C.
+pub(super) type Text = *const c_char;
