@@ -1,4 +1,4 @@
-//! Exports the socket calls that the executable answers for the libraries it loads.
+//! Exports the calls that the executable answers for the libraries it loads.
 
 fn main() {
     for name in [
@@ -14,6 +14,9 @@ fn main() {
         "shutdown",
         "getifaddrs",
         "freeifaddrs",
+        "mkstemp",
+        "open",
+        "unlink",
     ] {
         println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={name}");
     }

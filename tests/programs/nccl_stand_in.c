@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -160,6 +161,18 @@ Result ncclGetUniqueId(UniqueId *id) {
     return SUCCESS;
 }
 
+/* A file of the machine's memory, as NCCL has one for its own threads. */
+static int uses_shared_memory(void) {
+    char name[] = "/dev/shm/nccl-XXXXXX", other[sizeof name];
+    int made = mkstemp(name);
+    if (made < 0 || ftruncate(made, 4096) || write(made, "floe", 4) != 4) return -1;
+    int again = open(name, O_RDWR, 0600), gone = unlink(name);
+    if (again < 0 || gone || open(name, O_RDWR, 0600) >= 0 || pread(again, other, 4, 0) != 4) return -1;
+    close(made);
+    close(again);
+    return memcmp(other, "floe", 4);
+}
+
 /* Every rank listens; the higher one of a pair connects and says which it is. */
 static Result meet(Comm *comm, const UniqueId *id) {
     Handle handle;
@@ -188,6 +201,7 @@ static Result meet(Comm *comm, const UniqueId *id) {
 Result ncclCommInitRankConfig(Comm **made, int ranks, UniqueId id, int rank, const void *config) {
     (void)config;
     if (ranks > MOST_RANKS || load_driver()) return fail(SYSTEM_ERROR, "no driver, or too many ranks");
+    if (uses_shared_memory()) return fail(SYSTEM_ERROR, "no file in memory");
     Comm *comm = calloc(1, sizeof *comm);
     comm->rank = rank;
     comm->ranks = ranks;

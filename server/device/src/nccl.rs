@@ -5,6 +5,7 @@
 mod abi;
 mod call;
 mod config;
+pub mod files;
 pub mod sockets;
 
 use std::ffi::{CStr, c_int};

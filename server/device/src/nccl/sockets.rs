@@ -49,7 +49,7 @@ pub fn listens(port: u16) -> bool {
     SOCKETS.get().is_some_and(|sockets| sockets.table.listens(port))
 }
 
-fn failed(error: impl Into<io::Error>) -> c_int {
+pub(super) fn failed(error: impl Into<io::Error>) -> c_int {
     let code = error.into().raw_os_error().unwrap_or(libc::EIO);
     // SAFETY: it is this thread's own variable.
     unsafe { *libc::__errno_location() = code };

@@ -84,16 +84,16 @@ pub fn interfaces() -> *mut libc::ifaddrs {
     (&raw const list.0).cast_mut()
 }
 
-/// Exports the C library's socket calls from an executable. Before [`super::begin`], and for sockets that are none of NCCL's,
+/// Exports the C library's socket calls, and those for NCCL's files, from an executable. Before [`super::begin`], and for sockets that are none of NCCL's,
 /// each is the system call it always was.
 #[macro_export]
 macro_rules! export_sockets {
     () => {
         const _: () = {
-            use std::ffi::{c_int, c_void};
+            use std::ffi::{c_char, c_int, c_void};
 
             use libc::{sockaddr, socklen_t};
-            use $crate::nccl::sockets;
+            use $crate::nccl::{files, sockets};
 
             fn system(result: libc::c_long) -> c_int {
                 c_int::try_from(result).unwrap_or(-1)
@@ -228,6 +228,50 @@ macro_rules! export_sockets {
 
             #[unsafe(no_mangle)]
             extern "C" fn freeifaddrs(_list: *mut libc::ifaddrs) {}
+
+            /// The bytes of a name without its zero.
+            ///
+            /// # Safety
+            /// `name` is NULL or ends.
+            unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
+                if name.is_null() {
+                    return &[];
+                }
+                // SAFETY: our caller says that it ends.
+                unsafe { std::ffi::CStr::from_ptr(name) }.to_bytes()
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn mkstemp(name: *mut c_char) -> c_int {
+                // SAFETY: the caller's name ends.
+                let length = unsafe { bytes(name) }.len();
+                if length == 0 {
+                    return -1;
+                }
+                // SAFETY: it has as many bytes, which are the caller's to have filled in.
+                let made = files::make(unsafe { std::slice::from_raw_parts_mut(name.cast::<u8>(), length) });
+                // Nobody else makes files in a worker, which may write none.
+                made.unwrap_or(-1)
+            }
+
+            // C's has the mode only where a file may be made; any bits are taken otherwise.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn open(name: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+                // SAFETY: the caller's name ends.
+                files::open(unsafe { bytes(name) }).unwrap_or_else(|| {
+                    // SAFETY: the caller's arguments, for the system to check.
+                    system(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name, flags, mode) })
+                })
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
+                // SAFETY: the caller's name ends.
+                files::remove(unsafe { bytes(name) }).unwrap_or_else(|| {
+                    // SAFETY: the caller's arguments, for the system to check.
+                    system(unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, name, 0) })
+                })
+            }
         };
     };
 }
