@@ -637,10 +637,8 @@ fn a_source_that_lies_harms_nobody_but_the_session_that_would_arrive() {
         // The broker knows no such session.
         let (to, reported) = (Arc::clone(&target.giver), Arc::clone(&target.reported));
         std::thread::spawn(move || {
-            while let Ok(Reported::Import(import)) = {
-                let report = reported.lock().unwrap().recv();
-                report
-            } {
+            let next = || reported.lock().unwrap().recv();
+            while let Ok(Reported::Import(import)) = next() {
                 let _ = to.notify(&PeerNotice::Refused(import.request, Refused::Unknown), None);
             }
         });
