@@ -7,7 +7,7 @@ mod arrival;
 mod memory;
 mod wanted;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn take_over<D: Device>(
     let hub = Arc::clone(&wiring.hub);
     let description = described(stream, &plan)?;
     let grace = plan.resumption.as_ref().map(|resumption| resumption.grace);
-    let link = arriving_link(&hub, &description, grace)?;
+    let link = arriving_link(&hub, &description, grace, threads)?;
     device.enter().map_err(|error| format!("entering the context: {error}"))?;
     let shared = wiring.share(device, link.sender(), &plan, output, log, Use::default());
     let built = Built::of(&shared, plan, wiring).map_err(|ending| ending.to_string())?;
@@ -153,6 +153,7 @@ fn arriving_link<M: Mapped>(
     hub: &Hub<M>,
     description: &Description,
     grace: Option<Duration>,
+    threads: &Threads,
 ) -> Result<ArrivingLink, Refused> {
     let (bytes, offered) = match description.link {
         LinkKind::Connections { local } => {
@@ -162,5 +163,7 @@ fn arriving_link<M: Mapped>(
         LinkKind::Rings { bytes, offered } => (bytes, offered),
     };
     let (memory, socket) = (file(hub, description, RING_MEMORY)?, file(hub, description, RING_SOCKET)?);
+    // No other connection is made for rings.
+    threads.watchdog().continues_on(socket.as_fd());
     ArrivingLink::of_rings(RingParts { memory, bytes, offered, socket }).map_err(|error| error.to_string())
 }
