@@ -305,6 +305,9 @@ impl<D: Device> Issuer<D> {
     fn set_state(&mut self, image: &Image) -> Result<(), String> {
         // An ended object may have had the id of one that failed.
         self.set_failures(image, false)?;
+        if let Some(object) = image.live.iter().find(|object| self.presence(**object) != Presence::Live) {
+            return Err(format!("no message of the image has made {object}"));
+        }
         for failure in &image.broken {
             let error = code(failure)?;
             let none = |_| format!("no graph of the image has the id: {}", failure.object.id);
