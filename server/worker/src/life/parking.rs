@@ -3,8 +3,6 @@
 //! reason why not, and then everything goes on as if nothing had been. It stops no issuer and drains nothing: the caller
 //! has done that, while the client's acknowledgements and answers still came.
 
-#![allow(dead_code, reason = "sessions move by it, as soon as the worker's part of a move is there")]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -139,6 +137,7 @@ impl<D: Device> Parking<D> {
     }
 
     /// Whether the client has left. Where it did while the link was parked, whoever continues the session finds out.
+    #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
         self.channels.as_ref().map_or_else(|| self.main.is_over(), Channels::is_over)
     }

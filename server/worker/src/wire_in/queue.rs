@@ -263,7 +263,6 @@ impl Queue {
     }
 
     /// Whether the reader waits for no room from here on: the issuer rests, and the reader is to rest, too.
-    #[allow(dead_code, reason = "as in `parking`, which calls it")]
     pub(crate) fn let_pass(&self, is: bool) {
         self.line().lets_pass = is;
         self.wake_reader();

@@ -2,8 +2,6 @@
 //! In: the thread with its receiver, and requests. Out: the resting thread's receiver, to be looked at; or the reason why
 //! the thread reads no more. What was read and not given out stays in the receiver.
 
-#![allow(dead_code, reason = "sessions move by it, as soon as the worker's part of a move is there")]
-
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
