@@ -82,7 +82,7 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
     let flags = flags(arguments, installation)?;
     if runs_beside_the_gpus(&flags.settings()?) {
-        // It has the name that programs ask for, so their own, wherever it lies, is not loaded beside it.
+        // Its symbols come first, also where a program opens a library of that name by a path of its own, as PyTorch does.
         command.env("LD_PRELOAD", listed("LD_PRELOAD", &installation.nccl()?, " "));
     }
     let variable = |name| CLIENT.find(name).and_then(Setting::variable);

@@ -147,7 +147,6 @@ fn refusal(outcome: &Outcome) -> String {
 }
 
 #[test]
-#[ignore = "the refusal is not heard, and the program waits: docs/explanation/nccl.md"]
 fn servers_that_have_not_named_each_other_are_not_connected() {
     let built = Built::new();
     let library = built.path("libnccl.so.2").display().to_string();

@@ -140,7 +140,7 @@ fn linked(named: &[Address], kind: &str) -> Vec<Address> {
     if kind == "cpu" || named.is_empty() {
         return named.to_vec();
     }
-    log(format_args!("WARNING: --peer does nothing with NVIDIA's driver yet: copies between servers pass the client"));
+    log(format_args!("WARNING: with NVIDIA's driver --peer serves NCCL only: copies between servers pass the client"));
     Vec::new()
 }
 

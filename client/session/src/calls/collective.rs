@@ -73,6 +73,15 @@ struct Begun {
     made: MadeComm,
 }
 
+impl Begun {
+    /// Has the worker forget it, whether it was made or not. Its answer is not waited for.
+    fn give_up(&self) {
+        // A session that is gone has none.
+        let _ = self.vgpu.connection.begin(&AbortComm { comm: CommId(self.id) });
+        let _ = self.vgpu.connection.flush();
+    }
+}
+
 impl Client {
     /// This thread's words for the last failure of NCCL.
     #[must_use]
@@ -161,9 +170,38 @@ impl Client {
         for one in &begun {
             one.vgpu.connection.flush()?;
         }
-        // All are waited for, so that none is made that nobody knows of.
-        let made: Vec<NcclResult<MadeComm>> = begun.iter().map(|one| self.finish_comm(one)).collect();
-        made.into_iter().collect()
+        if let [one] = begun.as_slice() {
+            return Ok(vec![self.finish_comm(one, one.vgpu.connection.answer(&one.ticket)?)?]);
+        }
+        self.finish_comms(begun)
+    }
+
+    /// Waits for communicators as they are made. The ranks wait for each other, so where one fails the others are given up.
+    fn finish_comms(&self, begun: Vec<Begun>) -> NcclResult<Vec<MadeComm>> {
+        let mut made = vec![MadeComm::default(); begun.len()];
+        let (begun, (answered, answers)) = (Arc::new(begun), std::sync::mpsc::channel());
+        for index in 0..begun.len() {
+            let (all, answered) = (Arc::clone(&begun), answered.clone());
+            let wait = move || {
+                let answer = all[index].vgpu.connection.answer(&all[index].ticket);
+                // After a failure nobody wants to know.
+                let _ = answered.send((index, answer));
+            };
+            let thread = std::thread::Builder::new().name("floe-nccl".into()).spawn(wait);
+            thread.map_err(|_| CudaError::OPERATING_SYSTEM)?;
+        }
+        for _ in 0..begun.len() {
+            let Ok((index, answer)) = answers.recv() else { return failure(CUDA_ERROR, "a thread has ended") };
+            let finished = answer.map_err(NcclFailure::from).and_then(|answer| self.finish_comm(&begun[index], answer));
+            match finished {
+                Ok(one) => made[index] = one,
+                Err(failed) => {
+                    begun.iter().for_each(Begun::give_up);
+                    return Err(failed);
+                }
+            }
+        }
+        Ok(made)
     }
 
     fn begin_comm(&self, new: &NewComm<'_>) -> NcclResult<Begun> {
@@ -223,9 +261,9 @@ impl Client {
         Ok(Begun { vgpu: Arc::clone(vgpu), ticket, id, read, made })
     }
 
-    fn finish_comm(&self, begun: &Begun) -> NcclResult<MadeComm> {
+    fn finish_comm(&self, begun: &Begun, answer: Answer) -> NcclResult<MadeComm> {
         let connection = &begun.vgpu.connection;
-        let answer = worded(connection.answer(&begun.ticket)?)?;
+        let answer = worded(answer)?;
         let made = connection.read((begun.read)(&answer.body, begun.made))??;
         if begun.id == 0 {
             return Ok(MadeComm::default());
