@@ -170,6 +170,15 @@ impl<S: Siblings> Channel<S> {
         lock(&self.read).mark()
     }
 
+    /// As [`Channel::freeze`], where `is_valid` says so while nobody reads and none can attach.
+    pub(super) fn freeze_if(&self, is_valid: impl FnOnce() -> bool) -> Option<HistoryDigest> {
+        let mut inbound = lock(&self.inbound);
+        is_valid().then(|| {
+            *inbound = None;
+            lock(&self.read).mark()
+        })
+    }
+
     /// Goes on with a connection whose peer has these bytes. `is_valid` is asked in the moment from which on
     /// [`Channel::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
     /// hears what has come. One that is not valid is ended.

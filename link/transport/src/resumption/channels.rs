@@ -178,6 +178,17 @@ impl Channels {
         if channel == ACKNOWLEDGEMENT_CHANNEL { HistoryDigest::none() } else { self.shared.channel(channel).freeze() }
     }
 
+    /// As [`Channels::freeze`], unless the epoch is over: a thread that comes late stops nobody who reads on the next
+    /// epoch's connection.
+    #[must_use]
+    pub fn freeze_in(&self, epoch: u64, channel: u32) -> Option<HistoryDigest> {
+        let is_now = || self.epoch() == epoch;
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
+            return is_now().then(HistoryDigest::none);
+        }
+        self.shared.channel(channel).freeze_if(is_now)
+    }
+
     /// Whether a peer that says it has read this on a channel can have.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ fn make(channels: &Channels, door: &Mutex<Arc<Giver>>, epoch: u64, channel: u32)
         return channels.broke(epoch);
     }
     let mut link = Link::new(ours.into());
-    let HistoryDigest { received, digest } = channels.freeze(channel);
+    let Some(HistoryDigest { received, digest }) = channels.freeze_in(epoch, channel) else { return };
     let sent = link.send(&Continue { epoch, channel, received, digest });
     let answer = sent.and_then(|_| {
         let frame = link.receive(Some(Instant::now() + PATIENCE))?.ok_or(LinkError::Closed)?;

@@ -225,7 +225,7 @@ impl Keeper {
                 return self.channels.broke(epoch);
             }
         };
-        let Some(mark) = self.freeze(epoch, channel) else { return };
+        let Some(mark) = self.channels.freeze_in(epoch, channel) else { return };
         let Some((link, mark)) = self.resume(shared, link, (epoch, channel), mark, round.patience) else { return };
         if let Err(error) = self.channels.check(channel, mark) {
             return self.lose_to(shared, epoch, &error);
@@ -248,12 +248,6 @@ impl Keeper {
             self.attach(shared, epoch, channel, link, mark);
         }
         Ok(self.channels.link(channel))
-    }
-
-    /// Has nobody read on a channel any more, unless its epoch is over; what has been read there.
-    fn freeze(&self, epoch: u64, channel: u32) -> Option<HistoryDigest> {
-        let _beginning = lock(&self.beginning);
-        (self.channels.epoch() == epoch).then(|| self.channels.freeze(channel))
     }
 
     /// Says to the server what this side has on a channel; what the server has. `None`: the connection is of no use, and its

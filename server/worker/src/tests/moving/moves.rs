@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, LinkState};
-use floe_wire::ContinueReply;
+use floe_transport::Channels;
 
 use super::super::sharer::{Reported, Reports};
 use super::super::*;
+use super::keep;
 use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::move_notices::*;
 use crate::daemon::peer_notices::{Answers, PeerNotice, Question, Refused, Returned};
@@ -252,54 +252,6 @@ impl Moving {
     }
 }
 
-/// Makes one of the session's connections, through whichever door leads to it now.
-fn make(channels: &Channels, door: &Mutex<Arc<Giver>>, epoch: u64, channel: u32) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let giver = Arc::clone(&door.lock().unwrap());
-    if giver.give(Role::Joined, Link::new(theirs.into())).is_err() {
-        return channels.broke(epoch);
-    }
-    let mut link = Link::new(ours.into());
-    let HistoryDigest { received, digest } = channels.freeze(channel);
-    let sent = link.send(&Continue { epoch, channel, received, digest });
-    let answer = sent.and_then(|_| {
-        let frame = link.receive(Some(Instant::now() + PATIENCE))?.ok_or(LinkError::Closed)?;
-        let reply = Reply::decode(frame.payload)?;
-        Ok((reply.status == 0).then(|| Continue::decode_reply(reply.body).unwrap()))
-    });
-    match answer {
-        Ok(Some(_)) if channel == ACKNOWLEDGEMENT_CHANNEL => {
-            let receiver = channels.hear(epoch, link);
-            let _ = channels.listen(epoch, receiver);
-        }
-        Ok(Some(ContinueReply { received, digest })) => {
-            channels.resume(channel, epoch, link, HistoryDigest { received, digest }).unwrap();
-        }
-        // A worker that stands still takes none.
-        Ok(None) | Err(_) => channels.broke(epoch),
-    }
-}
-
-/// Makes the connections again, until the client leaves.
-fn keep(channels: &Channels, door: &Arc<Mutex<Arc<Giver>>>) {
-    let mut epoch = 1;
-    loop {
-        let again = if epoch > 1 { channels.all() } else { vec![] };
-        for channel in again.into_iter().chain([ACKNOWLEDGEMENT_CHANNEL]) {
-            let (channels, door) = (channels.clone(), Arc::clone(door));
-            std::thread::spawn(move || make(&channels, &door, epoch, channel));
-        }
-        if channels.await_change(LinkState::Whole, None) == LinkState::Over {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-        epoch += 1;
-        if !channels.begin(epoch) {
-            return;
-        }
-    }
-}
-
 /// What the steady program has in its block after so many steps.
 fn expected(steps: u64) -> Vec<u8> {
     (0..64).map(|at| (at * 3 + steps).to_le_bytes()[0]).collect()
@@ -382,7 +334,6 @@ fn gave_up(said: Said) -> String {
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn a_session_that_leaves_in_vain_at_random_moments_goes_on_as_if_nothing_had_been() {
     let mut session = Moving::begin();
     session.prepare();
@@ -427,7 +378,6 @@ fn a_session_that_leaves_in_vain_at_random_moments_goes_on_as_if_nothing_had_bee
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn a_session_whose_target_dies_at_any_step_goes_on() {
     for dies_at in 0..10 {
         let mut session = Moving::begin();
@@ -456,7 +406,6 @@ fn a_session_whose_target_dies_at_any_step_goes_on() {
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
     for dies_at in 0..8 {
         let mut session = Moving::begin();
@@ -513,7 +462,6 @@ fn work_that_does_not_end_is_named_and_the_program_goes_on() {
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn commands_that_were_read_and_not_begun_are_carried_out_where_the_session_goes() {
     let mut session = Moving::begin();
     session.options = (false, true);
@@ -548,7 +496,6 @@ fn commands_that_were_read_and_not_begun_are_carried_out_where_the_session_goes(
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn times_of_events_go_on_where_the_session_goes() {
     let mut session = Moving::begin();
     session.prepare();
@@ -660,7 +607,6 @@ fn a_source_that_lies_harms_nobody_but_the_session_that_would_arrive() {
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn a_session_moves_ten_times_and_its_numbers_are_right() {
     let mut session = Moving::begin();
     session.prepare();
@@ -674,7 +620,6 @@ fn a_session_moves_ten_times_and_its_numbers_are_right() {
 }
 
 #[test]
-#[ignore = "some runs stand still: docs/explanation/moving.md"]
 fn every_way_of_copying_gives_the_same() {
     for options in [(false, false), (false, true), (true, false), (true, true)] {
         let mut session = Moving::begin();
