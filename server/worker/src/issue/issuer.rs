@@ -228,18 +228,20 @@ impl<D: Device> Issuer<D> {
         let shared = Arc::clone(&self.shared);
         let mut issuing = Issuing::default();
         self.stand_aside(&mut issuing)?;
-        while !self.errands.is_over()
-            && let Some(batch) = shared.queue.next(&mut issuing)
-        {
-            if self.is_interrupted_within(batch.commands())? {
-                self.stand_aside(&mut issuing)?;
-            }
+        loop {
+            // Also behind what another worker had read: the client may wait for just that.
             if self.inline_wait.is_kept() {
                 shared.queue.give_back(&mut issuing);
                 self.poll_inline_wait(&issuing).map_err(Stop::Link)?;
             }
+            if self.errands.is_over() {
+                return Ok(());
+            }
+            let Some(batch) = shared.queue.next(&mut issuing) else { return Ok(()) };
+            if self.is_interrupted_within(batch.commands())? {
+                self.stand_aside(&mut issuing)?;
+            }
         }
-        Ok(())
     }
 
     /// Polls the kept tasks until they are over, a command comes, or the completer takes them.

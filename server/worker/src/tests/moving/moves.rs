@@ -482,13 +482,15 @@ fn commands_that_were_read_and_not_begun_are_carried_out_where_the_session_goes(
     session.client.send(&CopyToDevice { stream, to: DevicePtr(BASE + 8), bytes: &[2; 8] });
     session.client.send(&CopyToDevice { stream, to: DevicePtr(BASE + 4096), bytes: &large });
     let request = session.client.send(&MemoryInfo {});
+    // Nothing comes behind this wait: its answer must come without another command.
+    let waits = session.client.send(&SynchronizeStream { stream });
     std::thread::sleep(Duration::from_millis(20));
     session.worker.device.release(0);
     assert_eq!(session.worker.word(), Said::Frozen);
     assert_eq!(target.word(), Said::Ready);
     session.commit(target, passing);
     assert!(matches!(session.client.get(), Some(Got::Reply { request: of, status: 0, .. }) if of == request));
-    session.client.ok(&SynchronizeStream { stream });
+    assert_eq!(session.client.get(), status(waits, 0));
     let device = &session.client.device;
     assert_eq!(device.memory(BASE, 16), [[1; 8], [2; 8]].concat());
     assert!(device.memory(BASE + 4096, 300_000) == large);
