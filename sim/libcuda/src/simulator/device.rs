@@ -19,6 +19,7 @@ use super::calls::context::Primary;
 use super::code::dry_run;
 use super::handles::Handles;
 use super::memory::device_memory::DeviceMemory;
+use super::memory::heap::Space;
 use attributes::Identity;
 use settings::{Settings, spread};
 
@@ -47,15 +48,17 @@ pub(crate) fn make_all(settings: &Settings, memory: &Arc<Memory>, handles: &Hand
     let uuids: Vec<Uuid> = (0..settings.devices).map(|ordinal| uuid(settings, ordinal)).collect();
     let visible = settings.visible.as_deref().map(|list| visible(list, &uuids));
     let ordinals = visible.unwrap_or_else(|| (0..settings.devices).collect());
-    ordinals.iter().enumerate().map(|(place, &ordinal)| make(settings, memory, handles, place, ordinal)).collect()
+    let variables = DeviceMemory::space_of_variables();
+    let make = |(place, &ordinal)| make(settings, memory, handles, (place, ordinal), &variables);
+    ordinals.iter().enumerate().map(make).collect()
 }
 
 fn make(
     settings: &Settings,
     memory: &Arc<Memory>,
     handles: &Handles,
-    place: usize,
-    ordinal: usize,
+    (place, ordinal): (usize, usize),
+    variables: &Space,
 ) -> CudaResult<CpuDevice> {
     let store = Store::new(settings.memory).map_err(|error| {
         super::log::warn(format_args!("cannot set up {} bytes of device memory: {error}", settings.memory));
@@ -67,7 +70,7 @@ fn make(
         identity: Identity { ordinal: small(ordinal)?, compute: settings.compute, cores: small(settings.cores)? },
         dry_run: settings.dry_run,
         uuid: uuid(settings, ordinal),
-        memory: Arc::new(DeviceMemory::new(place, Arc::clone(memory), store)),
+        memory: Arc::new(DeviceMemory::new(place, Arc::clone(memory), store, Arc::clone(variables))),
         primary: Mutex::new(Primary::default()),
         primary_handle: handles.next(),
     })

@@ -4,7 +4,7 @@
 //! name: kernels see the device's addresses only.
 
 pub(crate) mod device_memory;
-mod heap;
+pub(crate) mod heap;
 pub(crate) mod host_memory;
 pub(crate) mod kernel_side;
 pub(crate) mod mappings;
@@ -18,26 +18,29 @@ use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls};
 
 use super::Simulator;
-use super::addresses::{ALLOCATIONS, GLOBALS, SPAN, WINDOWS};
+use super::addresses::{ALLOCATIONS, SPAN, VARIABLES, WINDOWS};
 use super::device::CpuDevice;
 use super::device::limits::ALIGNMENT;
 use device_memory::Owner;
 use floe_lock::lock;
+use heap::Allocation;
 
 impl Simulator {
     /// The device whose `cuMemAlloc` gives addresses like this one.
     pub(crate) fn device_of_allocation(&self, address: u64) -> Option<&CpuDevice> {
-        self.device_in(address, ALLOCATIONS)
-    }
-
-    /// The device whose modules have variables at addresses like this one.
-    pub(crate) fn device_of_global(&self, address: u64) -> Option<&CpuDevice> {
-        self.device_in(address, GLOBALS)
-    }
-
-    fn device_in(&self, address: u64, base: u64) -> Option<&CpuDevice> {
-        let place = address.checked_sub(base)? / SPAN;
+        let place = address.checked_sub(ALLOCATIONS)? / SPAN;
         self.devices.get(usize::try_from(place).ok()?)
+    }
+
+    /// The variable that contains `address`, the device whose module has it, and whether it is managed memory.
+    pub(crate) fn variable_at(&self, address: u64) -> Option<(&CpuDevice, Allocation, bool)> {
+        if !VARIABLES.contains(&address) {
+            return None;
+        }
+        self.devices.iter().find_map(|device| {
+            let (found, is_managed) = device.memory.find_global(address)?;
+            Some((device, found, is_managed))
+        })
     }
 
     /// Base and bytes of whatever the program allocated or declared around `address`.
@@ -45,7 +48,7 @@ impl Simulator {
         if let Some((found, _)) = self.device_of_allocation(address).and_then(|device| device.memory.find(address)) {
             return Some((found.address, found.size));
         }
-        if let Some((found, _)) = self.device_of_global(address).and_then(|device| device.memory.find_global(address)) {
+        if let Some((_, found, _)) = self.variable_at(address) {
             return Some((found.address, found.size));
         }
         if WINDOWS.contains(&address) {

@@ -45,8 +45,7 @@ impl Simulator {
                 handle_types: handle_type::NONE,
             });
         }
-        let device = self.device_of_global(address)?;
-        let (found, is_managed) = device.memory.find_global(address)?;
+        let (device, found, is_managed) = self.variable_at(address)?;
         Some(OnDevice {
             base: found.address,
             bytes: found.size,

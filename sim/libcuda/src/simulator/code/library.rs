@@ -180,7 +180,10 @@ impl LibraryCalls for Simulator {
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         self.demand_identity("a __managed__ variable")?;
         let (at, bytes) = variable(&*self.instance_of_managed(&*self.libraries.get(library)?)?, name)?;
-        let found = self.device_of_global(at.0).and_then(|device| device.memory.find_global(at.0));
-        if found.is_some_and(|(_, is_managed)| is_managed) { Ok((at, bytes)) } else { Err(CudaError::NOT_FOUND) }
+        if self.variable_at(at.0).is_some_and(|(_, _, is_managed)| is_managed) {
+            Ok((at, bytes))
+        } else {
+            Err(CudaError::NOT_FOUND)
+        }
     }
 }

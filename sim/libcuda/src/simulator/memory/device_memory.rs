@@ -9,9 +9,9 @@ use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Memory, MemoryError, Store};
 use range_alloc::RangeAllocator;
 
-use super::heap::{AddressHeap, Allocation};
+use super::heap::{AddressHeap, Allocation, Space};
 use super::physical::Physical;
-use crate::simulator::addresses::{ALLOCATIONS, GLOBALS, SPAN};
+use crate::simulator::addresses::{ALLOCATIONS, KERNEL_HEAPS, KERNEL_HEAPS_SPAN, SPAN, VARIABLES};
 use crate::simulator::device::limits::GRANULARITY;
 use floe_lock::lock;
 
@@ -72,16 +72,22 @@ pub(crate) struct KernelHeap {
 }
 
 impl DeviceMemory {
+    /// The addresses of variables, which all devices of the process share: the order of loads decides where they lie, not
+    /// the device. So they lie at the same addresses in a process with the same history on another device.
+    pub(crate) fn space_of_variables() -> Space {
+        Arc::new(Mutex::new(RangeAllocator::new(VARIABLES)))
+    }
+
     /// The memory of the `place`-th device of the process.
-    pub(crate) fn new(place: usize, memory: Arc<Memory>, store: Arc<Store>) -> Self {
+    pub(crate) fn new(place: usize, memory: Arc<Memory>, store: Arc<Store>, variables: Space) -> Self {
         let distance = u64::try_from(place).unwrap_or(0) * SPAN;
         let allocations = ALLOCATIONS + distance;
-        let globals = GLOBALS + distance;
+        let kernel_heaps = KERNEL_HEAPS + u64::try_from(place).unwrap_or(0) * KERNEL_HEAPS_SPAN;
         // Ids of different devices stay apart: BUFFER_ID is unique over the process.
         let state = DeviceMemoryState {
             heap: AddressHeap::new(allocations..allocations + SPAN, 1 + (distance << 8)),
-            globals: AddressHeap::new(globals..globals + SPAN / 2, 1),
-            kernel_heaps: RangeAllocator::new(globals + SPAN / 2..globals + SPAN),
+            globals: AddressHeap::within(variables, 1),
+            kernel_heaps: RangeAllocator::new(kernel_heaps..kernel_heaps + KERNEL_HEAPS_SPAN),
             owners: HashMap::new(),
             pools: HashMap::new(),
             managed: HashSet::new(),

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
+use floe_lock::lock;
 use range_alloc::RangeAllocator;
 
 use crate::simulator::device::limits::{ALIGNMENT, GRANULARITY};
@@ -26,9 +28,12 @@ struct HeapBlock<B> {
     backing: B,
 }
 
+/// Addresses that heaps cut their blocks from; those of several devices may share them.
+pub(crate) type Space = Arc<Mutex<RangeAllocator<u64>>>;
+
 /// An allocator over one range of device addresses. `B` is what backs a block.
 pub(crate) struct AddressHeap<B> {
-    space: RangeAllocator<u64>,
+    space: Space,
     blocks: BTreeMap<u64, HeapBlock<B>>,
     allocations: BTreeMap<u64, Allocation>,
     next_id: u64,
@@ -45,12 +50,12 @@ pub(crate) struct EmptyBlock<B> {
 impl<B> AddressHeap<B> {
     /// A heap over `range`, whose ends are multiples of the granularity. Its allocation ids start at `first_id`.
     pub(crate) fn new(range: Range<u64>, first_id: u64) -> Self {
-        Self {
-            space: RangeAllocator::new(range),
-            blocks: BTreeMap::new(),
-            allocations: BTreeMap::new(),
-            next_id: first_id,
-        }
+        Self::within(Arc::new(Mutex::new(RangeAllocator::new(range))), first_id)
+    }
+
+    /// The same in a space that other heaps share.
+    pub(crate) fn within(space: Space, first_id: u64) -> Self {
+        Self { space, blocks: BTreeMap::new(), allocations: BTreeMap::new(), next_id: first_id }
     }
 
     /// Allocates `size` bytes, which must not be 0, aligned to `align`, a power of two up to the granularity.
@@ -63,8 +68,10 @@ impl<B> AddressHeap<B> {
         back: impl FnOnce(u64, u64) -> Result<B, E>,
     ) -> Result<Option<Allocation>, E> {
         let align = align.max(ALIGNMENT);
-        let space = self.space.initial_range();
-        let most = space.end - space.start;
+        let most = {
+            let space = lock(&self.space);
+            space.initial_range().end - space.initial_range().start
+        };
         // Whoever asks the allocators for more than half of all numbers has them panic.
         let length = size.checked_next_multiple_of(ALIGNMENT).filter(|length| *length <= most);
         let Some(length) = length else { return Ok(None) };
@@ -94,11 +101,11 @@ impl<B> AddressHeap<B> {
 
     fn grow<E>(&mut self, length: u64, back: impl FnOnce(u64, u64) -> Result<B, E>) -> Result<Option<u64>, E> {
         let Some(whole) = length.checked_next_multiple_of(GRANULARITY) else { return Ok(None) };
-        let Ok(range) = self.space.allocate_range(whole) else { return Ok(None) };
+        let Ok(range) = lock(&self.space).allocate_range(whole) else { return Ok(None) };
         let backing = match back(range.start, whole) {
             Ok(backing) => backing,
             Err(error) => {
-                self.space.free_range(range);
+                lock(&self.space).free_range(range);
                 return Err(error);
             }
         };
@@ -140,7 +147,7 @@ impl<B> AddressHeap<B> {
         let mut empty = Vec::with_capacity(addresses.len());
         for address in addresses {
             if let Some(block) = self.blocks.remove(&address) {
-                self.space.free_range(address..address + block.length);
+                lock(&self.space).free_range(address..address + block.length);
                 empty.push(EmptyBlock { address, length: block.length, backing: block.backing });
             }
         }
