@@ -188,6 +188,36 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
     Ok(wanted)
 }
 
+/// What floe, its tests and its tools load on NVIDIA's GPUs as text, which NVIDIA's compiler must take.
+const OWN_KERNELS: [&str; 5] = [
+    "server/device/src/gpu/hash/hash.ptx",
+    "server/worker/tests/kernels.ptx",
+    "tests/differential/src/kernels.ptx",
+    "tests/differential/src/variables.ptx",
+    "examples/demo/demo.ptx",
+];
+
+/// Has NVIDIA's assembler read each for a GPU of today and for a later one. The CPU device takes what it can read, and no
+/// test without a GPU would notice that another compiler does not.
+///
+/// # Errors
+/// The assembler's words.
+pub(crate) fn assemble_own_kernels(home: &CudaHome) -> Result<()> {
+    for kernel in OWN_KERNELS {
+        for target in ["sm_90", "sm_120"] {
+            let mut assembler = Command::new(home.assembler());
+            assembler.arg(format!("-arch={target}")).arg(repository().join(kernel)).args(["-o", "/dev/null"]);
+            let output = assembler.output().with_context(|| format!("cannot run: {}", home.assembler().display()))?;
+            ensure!(
+                output.status.success(),
+                "{kernel} is not taken for {target}:\n{}",
+                last_lines(&String::from_utf8_lossy(&output.stderr), 10)
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Compiles each of `stale` and gives what failed, one message each.
 fn compile_all(home: &CudaHome, stale: &[&Built]) -> Vec<String> {
     let next = AtomicUsize::new(0);

@@ -54,6 +54,7 @@ pub(crate) fn example_programs() -> Result<()> {
     let home = toolchain::ensure()?;
     let examples = target_folder().join("examples");
     examples::build(&home, &examples)?;
+    examples::assemble_own_kernels(&home)?;
     for name in ["management", "monitors"] {
         compile_c(&repository().join(format!("tests/programs/{name}.c")), &examples.join(name))?;
     }

@@ -51,6 +51,11 @@ impl CudaHome {
         self.root.join("bin/nvcc")
     }
 
+    /// The assembler.
+    pub(crate) fn assembler(&self) -> PathBuf {
+        self.root.join("bin/ptxas")
+    }
+
     /// `libcudart_static.a`, `libcudadevrt.a` and `libcudart.so.13` (there is no unversioned name).
     pub(crate) fn libraries(&self) -> PathBuf {
         self.root.join("lib")

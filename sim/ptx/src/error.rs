@@ -43,7 +43,7 @@ pub enum Problem {
         /// The limit.
         limit: u64,
     },
-    /// The bytes are not UTF-8.
-    #[error("the text is not UTF-8 from here on")]
+    /// The bytes are not ASCII.
+    #[error("the text is not ASCII from here on")]
     Encoding,
 }

@@ -67,15 +67,17 @@ pub fn parse_body<'a>(text: &'a str, span: &Span, limits: &Limits) -> Result<Vec
     statement::body(&mut scanner)
 }
 
-/// The text in an image: bytes up to the first NUL (or all of them), which must be UTF-8.
+/// The text in an image: bytes up to the first NUL (or all of them), which must be ASCII, also in comments: NVIDIA's
+/// compiler takes no other character.
 ///
 /// # Errors
 /// [`Problem::Encoding`] with the position of the first byte that is not.
 pub fn text(bytes: &[u8]) -> Result<&str, ParseError> {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     let bytes = bytes.get(..end).unwrap_or(bytes);
-    std::str::from_utf8(bytes).map_err(|error| {
-        let good = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+    let good = bytes.split(|byte| !byte.is_ascii()).next().unwrap_or(&[]);
+    let text = std::str::from_utf8(good).ok().filter(|_| good.len() == bytes.len());
+    text.ok_or_else(|| {
         let line = good.iter().filter(|&&byte| byte == b'\n').count() + 1;
         let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
         let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

@@ -164,8 +164,10 @@ fn nesting_of_every_kind_is_limited() {
 #[test]
 fn bytes_that_are_no_text_are_found() {
     assert_eq!(text(b".version 9.0\0\0\xff"), Ok(".version 9.0"));
-    let error = text(b"ab\ncd\xffe").expect_err("not UTF-8");
-    assert_eq!(error, ParseError { position: Position { line: 2, column: 3 }, problem: Problem::Encoding });
+    for not_ascii in [&b"ab\ncd\xffe"[..], "ab\n//\u{2026}".as_bytes()] {
+        let error = text(not_ascii).expect_err("NVIDIA's compiler takes it neither, also in a comment");
+        assert_eq!(error, ParseError { position: Position { line: 2, column: 3 }, problem: Problem::Encoding });
+    }
 }
 
 #[test]
