@@ -35,6 +35,8 @@ pub enum Admission {
         /// The session's epoch.
         now: u64,
     },
+    /// The session is parked: the connection is closed without a word, and the peer makes another.
+    Parked,
     /// The channel has a connection of this epoch: a protocol violation.
     Twice,
 }
@@ -194,7 +196,10 @@ impl<A> Session<A> {
     /// A connection that the peer made names its epoch and its channel. What a newer epoch leaves is to be closed.
     pub(super) fn admit(&mut self, epoch: u64, channel: u32, now: Time) -> (Admission, Option<Left<A>>) {
         let left = self.begin(epoch, now);
-        if left.is_none() && (epoch != self.epoch || self.takes_none()) {
+        if self.link_state() == LinkState::Parked {
+            return (Admission::Parked, left);
+        }
+        if left.is_none() && (epoch != self.epoch || self.link_state() == LinkState::Over) {
             return (Admission::Late { now: self.epoch }, left);
         }
         if self.taken.contains(&channel) {

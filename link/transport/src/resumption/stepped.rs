@@ -69,7 +69,7 @@ fn nobody_is_waited_for_while_the_server_stands_still() {
     assert_eq!(session.link_state(), LinkState::Parked);
     let later = 100 * GRACE;
     assert!(!session.grace_left(later).is_zero() && !session.is_of(1));
-    assert_eq!(session.admit(2, 0, later).0, Admission::Late { now: 1 });
+    assert_eq!(session.admit(2, 0, later).0, Admission::Parked, "a refusal would end the client");
     let mut elsewhere = Session::<()>::new(GRACE, 0);
     elsewhere.recall(session.image());
     for session in [&mut session, &mut elsewhere] {

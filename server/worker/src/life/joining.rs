@@ -162,6 +162,8 @@ struct Agreed {
 enum Refused {
     /// It is of no use any more; nobody else notices.
     Late(String),
+    /// The session stands, and may go on in another worker: its client is to try again, which an answer would end.
+    Stands,
     /// It cannot be.
     ProtocolViolation(String),
     /// Something else has ended the session, or does now.
@@ -242,6 +244,7 @@ impl<D: Device> Reception<D> {
         let Continue { epoch, channel, received, digest } = message;
         let (status, detail, here) = match self.admit(&message) {
             Ok(mark) => (0, String::new(), mark),
+            Err(Refused::Stands) => return Ok(None),
             Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, HistoryDigest::none()),
             Err(Refused::ProtocolViolation(words)) => return Err(Ending::ProtocolViolation(words)),
             Err(Refused::Ending(ending)) => return Err(ending),
@@ -275,6 +278,7 @@ impl<D: Device> Reception<D> {
         let _agreeing = floe_lock::lock(&self.agreeing);
         match self.channels.admit(epoch, channel) {
             Admission::Taken => {}
+            Admission::Parked => return Err(Refused::Stands),
             Admission::Late { now } => {
                 return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
             }

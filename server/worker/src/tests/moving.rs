@@ -80,6 +80,7 @@ impl Worker {
             joining: Joining::new(Vec::new(), Some(taker)),
             peers: None,
             moves: None,
+            stands: Stands::default(),
             resumption,
             idle: None,
             watchdog: Watchdog::nobody(),
@@ -195,8 +196,9 @@ fn make(channels: &Channels, door: &Mutex<Arc<Giver>>, epoch: u64, channel: u32)
         Ok(Some(ContinueReply { received, digest })) => {
             channels.resume(channel, epoch, link, HistoryDigest { received, digest }).unwrap();
         }
-        // A worker that stands still takes none.
-        Ok(None) | Err(_) => channels.broke(epoch),
+        // A worker that stands still takes none, and says nothing: a client that is refused gives the session up.
+        Err(_) => channels.broke(epoch),
+        Ok(None) => assert_ne!(channels.epoch(), epoch, "refused"),
     }
 }
 

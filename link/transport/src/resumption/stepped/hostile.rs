@@ -54,7 +54,7 @@ impl Attack {
         let (admission, left) = self.end.session.admit(epoch, channel, self.now);
         self.end.leave(&mut self.net, left);
         match admission {
-            Admission::Late { .. } | Admission::Twice => return,
+            Admission::Late { .. } | Admission::Parked | Admission::Twice => return,
             Admission::Taken => {}
         }
         assert!(!self.said_goodbye, "a session whose peer has left goes on");

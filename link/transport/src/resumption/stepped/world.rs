@@ -345,6 +345,10 @@ impl World {
                 net.close(id, SERVER);
                 return Ok(());
             }
+            Admission::Parked => {
+                net.close(id, SERVER);
+                return Ok(());
+            }
             Admission::Twice => return Err(Impossible::Others),
         }
         server.check(which.1, mark)?;
