@@ -56,17 +56,21 @@ pub struct Gpu {
     reach: reach::Reach,
     /// What is made anew with every context.
     own: Mutex<hash::Own>,
+    /// Made at the first hash.
+    scratch: Mutex<Option<hash::Scratch>>,
     /// Whether its memory can be made for other processes to import.
     shares: bool,
 }
 
 impl Gpu {
-    /// Loads the library and makes the GPU's context, current on this thread.
+    /// Loads the library and makes the GPU's context, current on this thread. What is to be done ahead of the driver's first
+    /// call is done in between.
     ///
     /// # Errors
     /// The library does not load, or the driver's own error.
-    pub fn start(library: &str, index: i32) -> Result<Self, OpenLibraryError> {
+    pub fn start(library: &str, index: i32, ahead: impl FnOnce()) -> Result<Self, OpenLibraryError> {
         let (driver, _) = open(library)?;
+        ahead();
         let failed = |what, error| OpenLibraryError::Driver { what, library: library.to_owned(), error };
         // It stays for the rest of the process anyway: drivers leave threads behind.
         let driver: &'static Driver = Box::leak(Box::new(driver));
@@ -76,10 +80,18 @@ impl Gpu {
             driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
         driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
         // Ahead of everything that has an address of the driver's choice.
-        let own = hash::Own::new(driver).map_err(|error| failed("loading floe's own kernel", error))?;
+        let own = hash::Own::new(driver).map_err(|error| failed("making floe's own stream", error))?;
         let reach = reach::Reach::of(driver, device);
         let shares = peers::shares_memory(driver, device);
-        Ok(Self { driver, device, context: Mutex::new(context), reach, own: Mutex::new(own), shares })
+        Ok(Self {
+            driver,
+            device,
+            context: Mutex::new(context),
+            reach,
+            own: Mutex::new(own),
+            scratch: Mutex::default(),
+            shares,
+        })
     }
 
     /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
@@ -87,6 +99,12 @@ impl Gpu {
     #[must_use]
     pub fn speaks(&self) -> bool {
         self.driver.is_cpu_device()
+    }
+
+    /// Why memory is hashed by reading it here, which is slow, where the GPU should do it.
+    #[must_use]
+    pub fn lacks_own_kernel(&self) -> Option<CudaError> {
+        floe_lock::lock(&self.own).lacks(self.driver)
     }
 
     fn context(&self) -> Context {
@@ -126,6 +144,10 @@ impl Device for Gpu {
     }
 
     fn reset(&self) -> CudaResult<()> {
+        let scratch = floe_lock::lock(&self.scratch).take();
+        if let Some(scratch) = scratch {
+            scratch.end(self);
+        }
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
         *floe_lock::lock(&self.context) = context;
@@ -282,8 +304,7 @@ impl Device for Gpu {
     }
 
     fn hash(&self, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
-        let own = *floe_lock::lock(&self.own);
-        hash::hash(self, own, at, bytes, key)
+        hash::hash(self, at, bytes, key)
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {

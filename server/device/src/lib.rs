@@ -13,6 +13,7 @@ mod hash;
 pub mod nccl;
 mod nvml;
 mod requests;
+pub mod room;
 mod snapshot;
 
 pub use choice::{Kind, OpenLibraryError};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
-use floe_device::{Gpu, OpenLibraryError};
+use floe_device::{Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
@@ -26,8 +26,8 @@ use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
     Cache, Ending, Granted, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds, PeerReports,
-    Plan, Process, Resumption, Watchdog, arrive, bound_host_memory, close_inherited, end, one_entry, sandbox, serve,
-    use_rings, without_randomization,
+    Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, arrive, bound_host_memory, close_inherited, end,
+    one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -87,8 +87,9 @@ fn check_sandbox(library: &str) -> Result<()> {
 }
 
 /// Becomes a process that harms nobody but its own session, whatever a client makes of it. Nothing of the client has been read.
-/// Returns the client's process, which cannot be found from within, and the way on which descriptors go to the daemon.
-fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
+/// Returns what cannot be found from within: the client's process, the way on which descriptors go to the daemon, and this
+/// process's mappings.
+fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved, Option<File>)> {
     // Those that come are the daemon's.
     floe_transport::write_without_descriptors();
     if let Err(error) = close_inherited() {
@@ -106,16 +107,18 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved)> {
     // The only way on which descriptors leave this process; standard input is the socket to the daemon.
     let reserved = sandbox::reserve(io::stdin().as_fd(), task.sandbox != Demand::Off)
         .context("reserving the way to the daemon")?;
+    let mappings =
+        if task.ceiling == 0 { None } else { Some(room::mappings().context("listing this process's mappings")?) };
     // The daemon has already logged which parts of it the kernel lacks.
     sandbox::enter(Path::new(&task.library), task.nccl.as_deref().map(Path::new), task.sandbox)?;
-    Ok((client, reserved))
+    Ok((client, reserved, mappings))
 }
 
 fn session(task: &str) -> Result<()> {
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
-    let (client, reserved) = shut_in(&task)?;
+    let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output()?;
     let log = Log::to_standard_error(task.session)?;
@@ -133,7 +136,7 @@ fn session(task: &str) -> Result<()> {
     say_panics(log.clone(), watchdog.clone());
     let resumption = resumption(&task, client, &seen.broken);
     let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-    let peers = Peers { reserved, notices, moves, seen: &seen };
+    let peers = Peers { reserved, notices, moves, mappings, seen: &seen };
     let begun = match task.arrives {
         Some(_) => Ok((None, Joining::new(Vec::new(), Some(taker)), None)),
         None => begin(&task, taker, &told)?,
@@ -197,6 +200,8 @@ struct Peers<'a> {
     reserved: Reserved,
     notices: Receiver<Noticed>,
     moves: MoveEnds,
+    /// This process's mappings, where the driver is to find room below a ceiling only.
+    mappings: Option<File>,
     seen: &'a Seen,
 }
 
@@ -210,18 +215,21 @@ struct Told<'a> {
 fn work(
     task: &Task,
     Connections { link, joining, resumption, cache }: Connections,
-    Peers { reserved, notices, moves, seen }: Peers<'_>,
+    Peers { reserved, notices, moves, mappings, seen }: Peers<'_>,
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
 ) -> Ending {
-    let gpu = match Gpu::start(&task.library, task.gpu) {
+    let gpu = match Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log)) {
         Ok(gpu) => gpu,
         Err(error) => {
             watchdog.is_over();
             return refuse(link, error);
         }
     };
+    if let Some(error) = gpu.lacks_own_kernel() {
+        log.line(format_args!("a move of it would take long, since floe's own kernel does not load: {error}"));
+    }
     match sandbox::close_behind_start(task.sandbox, Some(&reserved)) {
         Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
         Err(error) => {
@@ -255,6 +263,7 @@ fn work(
         peers: Some(ends),
         nccl: task.nccl.as_ref().map(PathBuf::from),
         moves: Some(moves),
+        stands: std::env::var(STANDS_VARIABLE).map(|text| Stands::of(&text)).unwrap_or_default(),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),
@@ -263,6 +272,15 @@ fn work(
         (Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
         (None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
         (None, None) => Ending::Bug("a session without a connection".into()),
+    }
+}
+
+/// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.
+fn leave_no_room(mappings: Option<File>, ceiling: u64, log: &Log) {
+    let Some(mappings) = mappings else { return };
+    let filled = usize::try_from(ceiling).map_err(io::Error::other).and_then(|ceiling| room::fill(mappings, ceiling));
+    if let Err(error) = filled {
+        log.line(format_args!("addresses above {ceiling:#x} stay free, so it may not be able to move: {error}"));
     }
 }
 

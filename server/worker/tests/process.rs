@@ -97,6 +97,7 @@ fn task() -> Task {
         client: None,
         sandbox: Demand::Usual,
         fixed_addresses: false,
+        ceiling: 0,
         arrives: None,
     }
 }

@@ -156,6 +156,10 @@ impl Host for Server {
             Ok(made) => made,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
+        let ceiling = match ceiling() {
+            Ok(ceiling) => ceiling,
+            Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
+        };
         let key = door.key();
         let conditions = Arc::new(Conditions {
             ordinal: request.ordinal,
@@ -165,6 +169,7 @@ impl Host for Server {
             grace_ms,
             client: process_of(request, peer),
             transport,
+            ceiling,
             source: source.unwrap_or_else(|| Source::of(peer)),
         });
         let mut sessions = Server::sessions(self);
@@ -232,4 +237,13 @@ impl Host for Server {
             detail: format!("this key admits no (further) connection to the session: {}", request.session),
         })
     }
+}
+
+/// Where a session's drivers find no room any more: below all libraries and above all that floe places itself, at random.
+fn ceiling() -> Result<u64, getrandom::Error> {
+    /// 7 million places of 2 MiB, the granule of device memory.
+    const PLACES: std::ops::Range<u64> = 0x7000_0000_0000 >> 21..0x7e00_0000_0000 >> 21;
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)?;
+    Ok((PLACES.start + u64::from_le_bytes(random) % (PLACES.end - PLACES.start)) << 21)
 }

@@ -88,6 +88,8 @@ pub(crate) struct Conditions {
     pub(crate) client: Option<i32>,
     /// The transport that client and worker agree on first.
     pub(crate) transport: Transport,
+    /// Its drivers place nothing at this address or above.
+    pub(crate) ceiling: u64,
     /// The peer whose lines its worker's are.
     pub(crate) source: Source,
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floe_settings::{CPU_DEVICE, Setting};
+use floe_worker::STANDS_VARIABLE;
 use floe_worker::contract::{Arrival, Demand, TASK_VARIABLE, Task};
 
 use super::supervision::Worker;
@@ -41,13 +42,15 @@ pub(crate) struct WorkerSettings<'a> {
 
 /// The daemon's variables that a worker gets: paths of libraries, the operator's choice of devices, how long threads
 /// spin. Those of the CPU device are added. None names a secret or a home folder.
-const INHERITED: [&str; 6] = [
+const INHERITED: [&str; 7] = [
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "NVIDIA_VISIBLE_DEVICES",
     "FLOE_SPIN",
     "FLOE_TRACE",
+    // Tests only.
+    STANDS_VARIABLE,
 ];
 
 /// NVIDIA's driver keeps no compiled code on disk: tenants would share it, and no worker may write.
@@ -98,6 +101,7 @@ pub(crate) fn start(
         client: conditions.client,
         sandbox: place.sandbox,
         fixed_addresses: place.fixed_addresses,
+        ceiling: conditions.ceiling,
         arrives: posting.arrives,
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };

@@ -28,14 +28,20 @@ const ACCESS: u32 = 3;
 pub(super) struct Own {
     /// The stream of what the worker does by itself.
     pub(super) stream: Stream,
-    /// The kernel; `None`: the device is the CPU.
-    kernel: Option<Function>,
+    /// The kernel; none: the device is the CPU, or it has not loaded.
+    kernel: Result<Function, CudaError>,
 }
 
 impl Own {
+    /// Why it has no kernel where it should have one.
+    pub(super) fn lacks(&self, driver: &Driver) -> Option<CudaError> {
+        self.kernel.err().filter(|_| !driver.is_cpu_device())
+    }
+
     /// Makes it, in the context that is current.
     pub(super) fn new(driver: &Driver) -> CudaResult<Self> {
-        let kernel = if driver.is_cpu_device() { None } else { Some(load(driver)?) };
+        // A program's setting may forbid texts: then memory is read to be hashed, and everything else is as ever.
+        let kernel = if driver.is_cpu_device() { Err(CudaError::NOT_SUPPORTED) } else { load(driver) };
         let (least, _) = driver.ctx_get_stream_priority_range()?;
         let stream = driver.stream_create_with_priority(stream_flags::NON_BLOCKING, least)?;
         Ok(Self { stream, kernel })
@@ -48,21 +54,83 @@ fn load(driver: &Driver) -> CudaResult<Function> {
     driver.module_get_function(module, c"floe_hash")
 }
 
+/// Memory that hashing needs. It is made once and kept: giving host memory back to a driver waits for everything that the
+/// program has issued.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    copied: PinnedMemory,
+    /// Whether there is room for a kernel's results.
+    has_results: bool,
+}
+
+impl Scratch {
+    /// Of a GPU where the kernel writes its results, too, at addresses that nobody else has.
+    fn of(gpu: &Gpu, own: Own) -> CudaResult<Self> {
+        if own.kernel.is_err() {
+            return Ok(Self { copied: gpu.pin(size(READ)?, PageSize::Small)?, has_results: false });
+        }
+        let at = gpu.reserve(RESULT_BYTES, DevicePtr(RESULTS))?;
+        if at.0 != RESULTS {
+            gpu.free_addresses(at, RESULT_BYTES)?;
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
+        let made = back_results(gpu).and_then(|()| gpu.pin(size(RESULT_BYTES)?, PageSize::Large));
+        if made.is_err() {
+            unmap_results(gpu);
+        }
+        Ok(Self { copied: made?, has_results: true })
+    }
+
+    /// Gives it back, where a context ends.
+    pub(super) fn end(self, gpu: &Gpu) {
+        drop(self.copied);
+        if self.has_results {
+            unmap_results(gpu);
+        }
+    }
+}
+
+fn back_results(gpu: &Gpu) -> CudaResult<()> {
+    let memory = gpu.create_memory(RESULT_BYTES)?;
+    let mapped = gpu.map(DevicePtr(RESULTS), RESULT_BYTES, 0, memory);
+    // The mapping keeps it.
+    gpu.driver.mem_release(memory)?;
+    mapped?;
+    gpu.set_access(DevicePtr(RESULTS), RESULT_BYTES, ACCESS)
+}
+
+fn unmap_results(gpu: &Gpu) {
+    // Where nothing was mapped, the driver says so.
+    let _ = gpu.unmap(DevicePtr(RESULTS), RESULT_BYTES);
+    let _ = gpu.free_addresses(DevicePtr(RESULTS), RESULT_BYTES);
+}
+
 /// The hashes of a range that is mapped.
-pub(super) fn hash(gpu: &Gpu, own: Own, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
+pub(super) fn hash(gpu: &Gpu, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
     whole_units(bytes)?;
     gpu.reach.demand(gpu.driver, at, bytes)?;
+    let own = *floe_lock::lock(&gpu.own);
+    let mut scratch = floe_lock::lock(&gpu.scratch);
+    let copied = match &mut *scratch {
+        Some(scratch) => &scratch.copied,
+        none => &none.insert(Scratch::of(gpu, own)?).copied,
+    };
     match own.kernel {
-        Some(kernel) => Results::of(gpu)?.all(own.stream, kernel, (at, bytes), key),
-        None => read(gpu, own.stream, (at, bytes), key),
+        Ok(kernel) => by_kernel(gpu, copied, (own.stream, kernel), (at, bytes), key),
+        Err(_) => read(gpu, copied, own.stream, (at, bytes), key),
     }
 }
 
 /// Reads the range and hashes what comes.
-fn read(gpu: &Gpu, stream: Stream, (at, bytes): (DevicePtr, u64), key: HashKey) -> CudaResult<Vec<UnitHash>> {
-    let room = size(READ.min(bytes.max(HASH_UNIT)))?;
-    let (memory, mut hashes) = (gpu.pin(room, PageSize::Small)?, Vec::new());
-    for start in (0..bytes).step_by(room) {
+fn read(
+    gpu: &Gpu,
+    memory: &PinnedMemory,
+    stream: Stream,
+    (at, bytes): (DevicePtr, u64),
+    key: HashKey,
+) -> CudaResult<Vec<UnitHash>> {
+    let mut hashes = Vec::new();
+    for start in (0..bytes).step_by(size(READ)?) {
         let count = size((bytes - start).min(READ))?;
         memory.download(0, DevicePtr(at.0 + start), count, stream)?;
         gpu.driver.stream_synchronize(stream)?;
@@ -71,67 +139,35 @@ fn read(gpu: &Gpu, stream: Stream, (at, bytes): (DevicePtr, u64), key: HashKey) 
     Ok(hashes)
 }
 
-/// Memory for the results of a launch, at addresses that nobody else has.
-struct Results<'a> {
-    gpu: &'a Gpu,
-    copied: PinnedMemory,
-}
-
-impl<'a> Results<'a> {
-    fn of(gpu: &'a Gpu) -> CudaResult<Self> {
-        let copied = gpu.pin(size(RESULT_BYTES)?, PageSize::Large)?;
-        let at = gpu.reserve(RESULT_BYTES, DevicePtr(RESULTS))?;
-        let results = Self { gpu, copied };
-        if at.0 != RESULTS {
-            gpu.free_addresses(at, RESULT_BYTES)?;
-            return Err(CudaError::OUT_OF_MEMORY);
-        }
-        let memory = gpu.create_memory(RESULT_BYTES)?;
-        let mapped = gpu.map(at, RESULT_BYTES, 0, memory);
-        // The mapping keeps it.
-        gpu.driver.mem_release(memory)?;
-        mapped?;
-        gpu.set_access(at, RESULT_BYTES, ACCESS)?;
-        Ok(results)
+/// Has the kernel hash the range, so much at a time as there is room for results.
+fn by_kernel(
+    gpu: &Gpu,
+    copied: &PinnedMemory,
+    (stream, function): (Stream, Function),
+    (at, bytes): (DevicePtr, u64),
+    key: HashKey,
+) -> CudaResult<Vec<UnitHash>> {
+    let mut hashes = Vec::with_capacity(size(bytes / HASH_UNIT)?);
+    for start in (0..bytes).step_by(size(LAUNCH)?) {
+        let units = whole_units((bytes - start).min(LAUNCH))?;
+        let (grid, block, parameters) = hash_grid(at.0 + start, units, RESULTS, key)?;
+        gpu.driver.launch_kernel(&LaunchRequest {
+            function,
+            grid,
+            block,
+            shared_bytes: 0,
+            stream,
+            attributes: &[],
+            parameters: &parameters,
+        })?;
+        let count = size(units)? * UnitHash::BYTES;
+        copied.download(0, DevicePtr(RESULTS), count, stream)?;
+        gpu.driver.stream_synchronize(stream)?;
+        copied.lend(0, count, &mut |read| hashes.extend(of_bytes(read)));
     }
-
-    fn all(
-        &self,
-        stream: Stream,
-        kernel: Function,
-        (at, bytes): (DevicePtr, u64),
-        key: HashKey,
-    ) -> CudaResult<Vec<UnitHash>> {
-        let mut hashes = Vec::with_capacity(size(bytes / HASH_UNIT)?);
-        for start in (0..bytes).step_by(size(LAUNCH)?) {
-            let units = whole_units((bytes - start).min(LAUNCH))?;
-            let (grid, block, parameters) = hash_grid(at.0 + start, units, RESULTS, key)?;
-            self.gpu.driver.launch_kernel(&LaunchRequest {
-                function: kernel,
-                grid,
-                block,
-                shared_bytes: 0,
-                stream,
-                attributes: &[],
-                parameters: &parameters,
-            })?;
-            let count = size(units)? * UnitHash::BYTES;
-            self.copied.download(0, DevicePtr(RESULTS), count, stream)?;
-            self.gpu.driver.stream_synchronize(stream)?;
-            self.copied.lend(0, count, &mut |read| hashes.extend(of_bytes(read)));
-        }
-        Ok(hashes)
-    }
+    Ok(hashes)
 }
 
 fn of_bytes(bytes: &[u8]) -> impl Iterator<Item = UnitHash> {
     bytes.chunks_exact(UnitHash::BYTES).filter_map(|hash| hash.try_into().ok()).map(UnitHash::of_bytes)
-}
-
-impl Drop for Results<'_> {
-    fn drop(&mut self) {
-        // Where nothing was mapped, the driver says so.
-        let _ = self.gpu.unmap(DevicePtr(RESULTS), RESULT_BYTES);
-        let _ = self.gpu.free_addresses(DevicePtr(RESULTS), RESULT_BYTES);
-    }
 }

@@ -15,12 +15,15 @@ use super::rows::{self, Side};
 use crate::Driver;
 use crate::device::{Mapped, PAGE};
 use crate::requests::{End, RowsEnd};
+use crate::room::Lent;
 
 /// Whole pages mapped at a chosen address; unmapped when dropped.
 #[derive(Debug)]
 struct Pages {
     start: usize,
     bytes: usize,
+    /// They lie where the driver was to find no room.
+    lent: Option<Lent>,
 }
 
 impl Pages {
@@ -30,16 +33,19 @@ impl Pages {
         let start = address - address % PAGE;
         let bytes = end.ok_or(CudaError::INVALID_VALUE)? - start;
         let wish = std::ptr::with_exposed_provenance_mut::<c_void>(start);
-        let (access, free) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::FIXED_NOREPLACE);
+        let lent = Lent::take(start..start + bytes);
+        let free = if lent.is_some() { MapFlags::FIXED } else { MapFlags::FIXED_NOREPLACE };
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         let mapped = match file {
-            // SAFETY: the flag makes the kernel refuse pages that are mapped already, so no memory of anybody changes.
+            // SAFETY: the flag makes the kernel refuse pages that are mapped already, or the pages were lent and nobody else
+            // has them: no memory of anybody changes.
             None => unsafe { mmap_anonymous(wish, bytes, access, MapFlags::PRIVATE | free) },
             // SAFETY: as above; pages of a file that shrinks are gone, but nothing here touches a file's pages: the device
             // has those that were there when it registered them, and a CPU device that touches others ends its process.
             Some((file, offset)) => unsafe { mmap(wish, bytes, access, MapFlags::SHARED | free, file, offset) },
         };
         match mapped {
-            Ok(mapped) if mapped == wish => Ok(Self { start, bytes }),
+            Ok(mapped) if mapped == wish => Ok(Self { start, bytes, lent }),
             // A kernel before 4.17 takes the address for a wish.
             Ok(elsewhere) => {
                 // SAFETY: mapped just now, known to nobody.
@@ -58,8 +64,11 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `around` mapped these pages; `MappedMemory`, which owns them, has unregistered them and is gone itself.
-        let _ = unsafe { munmap(self.start(), self.bytes) };
+        // What was lent is filled again, which takes the pages away as well.
+        if self.lent.take().is_none() {
+            // SAFETY: `around` mapped these pages; `MappedMemory`, which owns them, has unregistered them and is gone itself.
+            let _ = unsafe { munmap(self.start(), self.bytes) };
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
     drop(driver);
     let name = library_name(&path);
     let gpus = (0..count).map(|index| {
-        let gpu = Gpu::start(&name, index)?;
+        let gpu = Gpu::start(&name, index, || ())?;
         let snapshot = gpu.snapshot(count).map_err(|error| failed("looking at a GPU", error))?;
         // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
         let _ = gpu.driver.device_primary_ctx_release(gpu.device);

@@ -60,6 +60,10 @@ pub struct Task {
     pub sandbox: Demand,
     /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
     pub fixed_addresses: bool,
+    /// The driver places nothing at this address or above; 0: anywhere. It is the session's, so that another worker's driver
+    /// places the same at the same addresses.
+    #[serde(default)]
+    pub ceiling: u64,
     /// The move by which the session comes to this worker. It then gets its end of the move stream instead of the session's own
     /// connection.
     #[serde(default)]

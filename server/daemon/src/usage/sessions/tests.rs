@@ -31,6 +31,7 @@ pub(crate) fn with(quota: u64) -> Arc<Conditions> {
         grace_ms: 0,
         client: None,
         transport: Transport::Socket,
+        ceiling: 0,
         source: Source::User(1),
     })
 }
