@@ -5,7 +5,7 @@ use crate::nearest::nearest;
 use crate::tables::{CLIENT, CPU_DEVICE, SERVER};
 
 /// Variables of floe's own tests and builds, and the daemon's one for workers.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "FLOE_BENCH",
     "FLOE_BENCH_ROTATE",
     "FLOE_CACHE",
@@ -16,6 +16,7 @@ const OWN: [&str; 11] = [
     "FLOE_REPOSITORY",
     "FLOE_TEST_DEVICE",
     "FLOE_TEST_LISTEN_AT",
+    "FLOE_TEST_STAND_AT",
     "FLOE_WORKER_TASK",
 ];
 

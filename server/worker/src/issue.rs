@@ -11,3 +11,4 @@ mod inline_wait;
 pub(crate) mod issuer;
 pub(crate) mod objects;
 pub(crate) mod recipes;
+pub(crate) mod stands;

@@ -15,6 +15,7 @@ mod wire_in;
 pub use complete::output::Output;
 pub use daemon::{cache_channel, contract, descriptor_passing, move_notices, peer_notices};
 pub use issue::cache::Cache;
+pub use issue::stands::{STANDS_VARIABLE, Stands};
 pub use life::ending::Ending;
 pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};

@@ -37,7 +37,7 @@ use floe_wire::*;
 use crate::daemon::descriptor_passing::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
 use crate::memory::transfer_buffers::BufferBytes;
-use crate::{Ending, Joining, Log, Output, Plan, Resumption, Watchdog, serve};
+use crate::{Ending, Joining, Log, Output, Plan, Resumption, Stands, Watchdog, serve};
 
 /// Connections that may wait for a worker to take them.
 const MOST_JOINING: u32 = 200;
@@ -132,6 +132,7 @@ impl Client {
             peers: None,
             nccl: None,
             moves: None,
+            stands: Stands::default(),
             resumption: None,
             idle: None,
             watchdog: Watchdog::nobody(),

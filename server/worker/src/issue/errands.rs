@@ -22,6 +22,8 @@ struct State<I> {
     waiting: VecDeque<Waiting<I>>,
     last: u64,
     parked: bool,
+    /// How often the issuer went on after it had stood.
+    went_on: u64,
     is_over: bool,
 }
 
@@ -46,7 +48,7 @@ pub(crate) enum NotDone {
 impl<I> Errands<I> {
     /// For an issuer that `interrupt` brings to its next border.
     pub(crate) fn new(interrupt: impl Fn(bool) + Send + Sync + 'static) -> Arc<Self> {
-        let state = State { waiting: VecDeque::new(), last: 0, parked: false, is_over: false };
+        let state = State { waiting: VecDeque::new(), last: 0, parked: false, went_on: 0, is_over: false };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), interrupt: Box::new(interrupt) })
     }
 
@@ -118,6 +120,11 @@ impl<I> Errands<I> {
         !self.is_over()
     }
 
+    /// How often the issuer went on after it had been parked.
+    pub(crate) fn went_on(&self) -> u64 {
+        self.state().went_on
+    }
+
     /// Whether the session is over.
     pub(crate) fn is_over(&self) -> bool {
         self.state().is_over
@@ -171,7 +178,11 @@ impl<I> Parked<I> {
 
 impl<I> Drop for Parked<I> {
     fn drop(&mut self) {
-        self.errands.state().parked = false;
+        {
+            let mut state = self.errands.state();
+            state.parked = false;
+            state.went_on += 1;
+        }
         self.errands.changed.notify_all();
     }
 }

@@ -47,6 +47,7 @@ use super::objects::sharing::Sharing;
 use super::objects::signals::Signals;
 use super::objects::stream::StreamObject;
 use super::recipes::Recipes;
+use super::stands::Stands;
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{CompletionEvent, Pool};
 use crate::life::shared::Shared;
@@ -114,6 +115,8 @@ pub(crate) struct Issuer<D: Device> {
     errands: Arc<Errands<Self>>,
     /// Commands that it has taken over and not begun, because it was interrupted.
     aside: Aside,
+    /// Where it stands until the session has moved.
+    pub(crate) stands: Stands,
     /// It stops for this as soon as it goes on.
     stopped: Option<Stop>,
     /// Memory of the worker that the session leaves, by the numbers of the blocks that are made of it, with its bytes.
@@ -175,6 +178,7 @@ impl<D: Device> Issuer<D> {
         Self {
             errands: Errands::new(move |is| interrupted.queue.interrupt(is)),
             aside: Aside::default(),
+            stands: Stands::default(),
             stopped: None,
             draining: Vec::new(),
             line: None,

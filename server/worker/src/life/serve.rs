@@ -32,6 +32,7 @@ use crate::complete::printing::Printing;
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer, Stop};
+use crate::issue::stands::Stands;
 use crate::life::moving::ends::MoveEnds;
 use crate::life::moving::leave::Leaving;
 use crate::memory::budget::Budget;
@@ -82,6 +83,8 @@ pub struct Plan {
     pub nccl: Option<PathBuf>,
     /// Its ways to the daemon for moves; `None`: it stays.
     pub moves: Option<MoveEnds>,
+    /// Borders at which it stands until it has moved.
+    pub stands: Stands,
     /// Its grace period; `None`: it ends with any of its connections.
     pub resumption: Option<Resumption>,
     /// The longest time without a command; `None`: no limit.
@@ -246,7 +249,7 @@ pub(crate) struct Built<D: Device> {
     reader: Reader<D>,
     plan: Plan,
     wiring: Wiring<D::Mapped>,
-    /// What a move has left behind, to be let go while the session runs.
+    /// What a move has left behind, to be let go while the session runs and before it moves again.
     leftover: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -280,7 +283,8 @@ impl<D: Device> Built<D> {
         let uploads = Uploads::new(allowance.buffers.upload, &allowance.budget);
         let (cache, shared) = (plan.cache.take(), Arc::clone(shared));
         let own = (Arc::clone(&functions), Arc::clone(&uploads));
-        let issuer = Issuer::new(Arc::clone(&shared), tasks, own.0, own.1, allowance, cache, wiring.spin);
+        let mut issuer = Issuer::new(Arc::clone(&shared), tasks, own.0, own.1, allowance, cache, wiring.spin);
+        issuer.stands = std::mem::take(&mut plan.stands);
         let reader = Reader { shared: Arc::clone(&shared), functions, uploads };
         Ok(Self { shared, issuer, completer, releaser, reader, plan, wiring, leftover: None })
     }
@@ -310,15 +314,17 @@ impl<D: Device> Built<D> {
         let start_leaving = || {
             let Some(ends) = moves else { return Ok(()) };
             let leaving = Leaving { shared: Arc::clone(&shared), errands: leaves, parking: of_moves, ends, ordinal };
-            threads.start_on(&shared.device, "floe-leave", move || leaving.run())
+            threads.start_on(&shared.device, "floe-leave", move || {
+                // Ahead of the next move, which needs the same addresses.
+                if let Some(leftover) = leftover.take() {
+                    leftover();
+                }
+                leaving.run()
+            })
         };
         let started = start_own((&shared, &threads), (issuer, completer, releaser), (rest, receiver, reader))
             .and_then(|()| start_leaving())
-            .and_then(|()| joins.start(&shared, &threads, parking))
-            .and_then(|()| match leftover.take() {
-                Some(leftover) => start_once(&shared, &threads, leftover),
-                None => Ok(()),
-            });
+            .and_then(|()| joins.start(&shared, &threads, parking));
         let ending = match started {
             Ok(()) => {
                 // The others hold its copies.
@@ -330,21 +336,6 @@ impl<D: Device> Built<D> {
         errands.close();
         ending
     }
-}
-
-/// Starts a thread that does one thing.
-fn start_once<D: Device>(
-    shared: &Arc<Shared<D>>,
-    threads: &Threads,
-    work: Box<dyn FnOnce() + Send>,
-) -> Result<(), Ending> {
-    let mut work = Some(work);
-    threads.start_on(&shared.device, "floe-leftover", move || {
-        if let Some(work) = work.take() {
-            work();
-        }
-        None
-    })
 }
 
 /// Starts the threads that every session has.

@@ -96,6 +96,7 @@ fn go_on<D: Device>(
     link.begin();
     let watchdog = threads.watchdog().clone();
     built.may_leave(ends);
+    built.issuer.stands.arrive();
     let SetUp { sender: _sender, receiver, channels, bulk } = link;
     let ending = built.run(receiver, bulk, channels, (threads, first));
     watchdog.is_over();

@@ -51,10 +51,7 @@ impl<D: Device> Leaving<D> {
             match self.leave(&daemon, MoveStream::over(stream)) {
                 Ok(()) => return Some(Ending::Moved),
                 Err(Off::Lost(words)) => return Some(Ending::Bug(words)),
-                Err(off) => {
-                    self.shared.log.line(format_args!("move {}: the session stays: {off}", order.number));
-                    daemon.say(Said::GaveUp(off.to_string()));
-                }
+                Err(_) => {}
             }
         }
         None
@@ -72,8 +69,15 @@ impl<D: Device> Leaving<D> {
         let Self { shared, errands, parking, ends, .. } = self;
         let session = Session { shared, errands, parking, number: ends.session, ordinal: self.ordinal };
         let lending = Arc::new(Mutex::new(lending::Lending::new(shared)));
-        let left = Departure::new(&session, daemon, stream, &lending).go();
-        if left.is_err() {
+        let mut departure = Departure::new(&session, daemon, stream, &lending);
+        let left = departure.go();
+        if let Err(off) = &left {
+            // Before the other worker finds that nobody speaks to it any more, and before anything is waited for.
+            if !matches!(off, Off::Lost(_)) {
+                shared.log.line(format_args!("move {}: the session stays: {off}", daemon.order.number));
+                daemon.say(Said::GaveUp(off.to_string()));
+            }
+            drop(departure);
             lending::end(errands, &lending);
         }
         left

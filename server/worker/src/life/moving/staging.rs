@@ -26,6 +26,8 @@ pub(crate) struct Staging<D: Device> {
     is_reserved: bool,
     /// By offset.
     staged: BTreeMap<u64, Staged>,
+    /// Mapped still, and otherwise gone.
+    aside: Vec<(u64, Staged)>,
 }
 
 /// A staged block.
@@ -39,7 +41,7 @@ pub(crate) struct Staged {
 impl<D: Device> Staging<D> {
     /// Nothing yet, from this address on.
     pub(crate) fn new(device: &Arc<D>, base: u64) -> Self {
-        Self { device: Arc::clone(device), base, is_reserved: false, staged: BTreeMap::new() }
+        Self { device: Arc::clone(device), base, is_reserved: false, staged: BTreeMap::new(), aside: Vec::new() }
     }
 
     /// Maps a block.
@@ -98,6 +100,20 @@ impl<D: Device> Staging<D> {
         self.staged.values().map(|staged| staged.bytes).sum()
     }
 
+    /// Has a block count no longer. It stays mapped until [`Staging::let_go`]: taking a mapping away waits for the program's
+    /// work, and whoever may not wait does this instead. Its place is not free before.
+    pub(crate) fn set_aside(&mut self, offset: u64) {
+        self.aside.extend(self.staged.remove(&offset).map(|staged| (offset, staged)));
+    }
+
+    /// Lets go what was set aside.
+    pub(crate) fn let_go(&mut self) {
+        for (offset, staged) in std::mem::take(&mut self.aside) {
+            // On a context beyond use the driver refuses; the mapping goes with it.
+            let _ = self.device.unmap(self.at(offset), staged.bytes);
+        }
+    }
+
     /// Lets a block go. Nothing reads it any more.
     pub(crate) fn remove(&mut self, offset: u64) -> Option<Staged> {
         let staged = self.staged.remove(&offset)?;
@@ -130,6 +146,7 @@ impl<D: Device> Staging<D> {
 
 impl<D: Device> Drop for Staging<D> {
     fn drop(&mut self) {
+        self.let_go();
         for offset in self.staged.keys().copied().collect::<Vec<_>>() {
             self.remove(offset);
         }

@@ -81,6 +81,18 @@ pub(crate) enum LinkKind {
 pub(crate) const RING_MEMORY: u64 = 1;
 /// Of the socket over which client and worker met.
 pub(crate) const RING_SOCKET: u64 = 2;
+/// Of a descriptor of the client's that no command has taken.
+pub(crate) const UNTAKEN: u64 = 3;
+
+/// Where a descriptor of the client's is that no command has taken. A client passes one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Untaken {
+    /// Its frame was not given out.
+    Link,
+    /// Its command was read and not begun.
+    Command,
+}
 
 /// A block that the target imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +142,9 @@ pub(crate) struct Last {
     pub(crate) times: Times,
     /// The transfer that the client announced last.
     pub(crate) last_transfer: u64,
+    /// Whether a descriptor of the client's goes along, as the file `UNTAKEN`.
+    #[serde(default)]
+    pub(crate) descriptor: Option<Untaken>,
     /// Bytes of the link's image, the first behind the word.
     pub(crate) link: u64,
     /// The commands that were read and not begun: sequence, kind, and bytes, which follow each other behind the image.

@@ -80,6 +80,7 @@ impl Worker {
             joining: Joining::new(Vec::new(), Some(Taker::new(socket).noticing(noticed))),
             peers: Some(peers),
             moves: Some(MoveEnds { session: SESSION, orders: ordered, reports: Box::new(Words(says)) }),
+            stands: Stands::default(),
             resumption: Some(Resumption {
                 grace: HOUR,
                 bulk_connections: 2,

@@ -3,6 +3,7 @@
 //! While it stands it begins nothing new. It carries out only what work that is under way may wait for.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use floe_device::{Device, Pinned as _};
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, Message as _, WriteMirror};
@@ -13,6 +14,9 @@ use crate::memory::transfer_buffers::UploadRange;
 use crate::memory::upload::Upload;
 use crate::wire_in::batch::Command;
 use crate::wire_in::queue::Issuing;
+
+/// Pause between two looks for errands where a test has the session stand.
+const STANDING: Duration = Duration::from_micros(200);
 
 impl<D: Device> Issuer<D> {
     /// Carries commands out. True: it was interrupted, and has set the rest aside.
@@ -26,8 +30,23 @@ impl<D: Device> Issuer<D> {
                 return Ok(true);
             }
             let Some(command) = commands.next() else { return Ok(false) };
+            if self.stands_ahead_of(command.sequence) {
+                self.aside.commands.push_back(Kept::of(command));
+                self.aside.commands.extend(commands.map(Kept::of));
+                return Ok(true);
+            }
             self.carry_out(command)?;
         }
+    }
+
+    /// Whether a test has it stand here, ahead of the command of this sequence. Where half an object has come, no move is
+    /// possible: then it stands behind the rest.
+    fn stands_ahead_of(&mut self, sequence: u64) -> bool {
+        if !self.stands.is_due(sequence) || self.has_half_an_object() {
+            return false;
+        }
+        let went_on = self.errands.went_on();
+        self.stands.stands_at(sequence, Instant::now, went_on)
     }
 
     /// Does errands until nobody has any, then carries out what was set aside.
@@ -52,6 +71,11 @@ impl<D: Device> Issuer<D> {
                 return Err(stop);
             }
             while !shared.queue.is_interrupted() {
+                let next = self.aside.commands.front().map(|next| next.sequence);
+                if next.is_some_and(|next| self.stands_ahead_of(next)) {
+                    std::thread::sleep(STANDING);
+                    break;
+                }
                 let Some(command) = self.aside.commands.pop_front() else { return Ok(()) };
                 self.carry_out(command.as_command())?;
             }

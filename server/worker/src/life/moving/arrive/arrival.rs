@@ -13,7 +13,7 @@ use super::wanted::{Refused, file};
 use crate::issue::aside::Kept;
 use crate::issue::cache::Hash;
 use crate::issue::issuer::moving::image::Supplies;
-use crate::life::moving::words::{Answer, Contents, Description, Last, Step};
+use crate::life::moving::words::{Answer, Contents, Description, Last, Step, UNTAKEN, Untaken};
 use crate::life::serve::Built;
 
 /// A session that arrives.
@@ -51,7 +51,7 @@ impl<D: Device> Arrival<D> {
                 checked.map(|()| Answer::Done).map_err(|fault| fault.to_string())
             }
             Step::Copy => self.memory.copy(issuer),
-            Step::Compare { key, last } => self.memory.compare(key, body, last),
+            Step::Compare { key, last } => self.memory.compare(issuer, key, body, last),
             Step::Bytes(piece) => self.memory.take(piece, body).map(|()| Answer::Done),
             Step::Contents(contents) => self.take_contents(&contents, body).map(|()| Answer::Done),
             Step::Last(last) => self.take_last(&last, body).map(|()| Answer::Done),
@@ -92,7 +92,13 @@ impl<D: Device> Arrival<D> {
         let mut rest = body;
         let image = LinkImage::decode(cut(&mut rest, last.link)?).map_err(|error| error.to_string())?;
         let link = self.link.take().ok_or("the last state came before")?;
-        self.set_up = Some(link.set_up(&image, None).map_err(|error| error.to_string())?);
+        let mut untaken = match last.descriptor {
+            None => None,
+            Some(at) => Some((at, file(&self.built.shared.hub, &self.description, UNTAKEN)?)),
+        };
+        let of_link = untaken.take_if(|(at, _)| *at == Untaken::Link).map(|(_, file)| file);
+        *floe_lock::lock(&self.built.shared.descriptor) = untaken.map(|(_, file)| file);
+        self.set_up = Some(link.set_up(&image, of_link).map_err(|error| error.to_string())?);
         self.last_transfer = last.last_transfer;
         let mut commands = Vec::new();
         for &(sequence, kind, bytes) in &last.unissued {

@@ -184,8 +184,15 @@ impl<D: Device> Memory<D> {
         Ok(if asked.is_empty() { Answer::Copied(copied) } else { Answer::Send { copied, pieces: asked } })
     }
 
-    /// Compares with the source's hashes, and copies what differs.
-    pub(super) fn compare(&mut self, key: [u64; 2], body: &[u8], last: bool) -> Result<Answer, Refused> {
+    /// Compares with the source's hashes, and copies what differs: all of a block that is new.
+    pub(super) fn compare(
+        &mut self,
+        issuer: &Issuer<D>,
+        key: [u64; 2],
+        body: &[u8],
+        last: bool,
+    ) -> Result<Answer, Refused> {
+        self.stage(issuer)?;
         let key = HashKey::of_points(key).ok_or("no points of a hash")?;
         let theirs: Vec<UnitHash> = body
             .chunks_exact(UnitHash::BYTES)
@@ -199,6 +206,7 @@ impl<D: Device> Memory<D> {
         }
         let differing = self.differing(&ours, &theirs);
         let answer = self.pull(&differing)?;
+        self.copied.extend(self.blocks.keys());
         if last && matches!(answer, Answer::Copied(1..)) && hash()? != theirs {
             return Err("memory differs after it was copied".into());
         }

@@ -60,7 +60,7 @@ impl<'a, D: Device> Departure<'a, D> {
     }
 
     /// Goes through all phases. Ok: the session is the target's.
-    pub(super) fn go(mut self) -> Result<(), Off> {
+    pub(super) fn go(&mut self) -> Result<(), Off> {
         let left = self.phases();
         self.session.shared.hub.end_move();
         left

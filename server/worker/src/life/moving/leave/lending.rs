@@ -1,7 +1,7 @@
 //! The blocks of a session that leaves, opened to the worker that it goes to.
 //! In: the session's blocks as they are, when asked. Out: the list of what the target imports, their hashes and bytes.
-//! It looks at the session between two commands only. What it stages stays on the device until the move is over or the block
-//! is seen to be gone.
+//! It looks at the session between two commands only. What it stages stays on the device until the move is over, also where
+//! the program has released it: taking a mapping away waits for the program's work, which may wait for its next command.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,8 @@ use crate::life::shared::Shared;
 
 /// The longest time for the session to come to a border when a move is over.
 const END: Duration = Duration::from_secs(60);
+/// Bytes that are read at a time.
+const READ: usize = 4 << 20;
 
 /// The lent blocks.
 pub(crate) struct Lending<D: Device> {
@@ -28,8 +30,12 @@ pub(crate) struct Lending<D: Device> {
     staging: Staging<D>,
     /// By number: where it is staged, and its handle.
     lent: BTreeMap<u64, Lent>,
+    /// The move's own handles of blocks that are gone.
+    gone: Vec<MemHandle>,
     /// Where the next is staged. No place is used twice, so a place says which block it is.
     next: u64,
+    /// For bytes that are read here. It is kept, since giving it back waits for the program's work.
+    pinned: Option<D::Pinned>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +49,7 @@ struct Lent {
 impl<D: Device> Lending<D> {
     pub(super) fn new(shared: &Arc<Shared<D>>) -> Self {
         let staging = Staging::new(&shared.device, SOURCE);
-        Self { shared: Arc::clone(shared), staging, lent: BTreeMap::new(), next: 0 }
+        Self { shared: Arc::clone(shared), staging, lent: BTreeMap::new(), gone: Vec::new(), next: 0, pinned: None }
     }
 
     /// Brings the list up to date, at a border between two commands.
@@ -93,9 +99,17 @@ impl<D: Device> Lending<D> {
     /// A block is gone, or is not lent any longer.
     fn forget(&mut self, id: u64) {
         let Some(lent) = self.lent.remove(&id) else { return };
-        self.staging.remove(lent.offset);
+        self.staging.set_aside(lent.offset);
         if let Some(memory) = lent.retained {
             self.shared.hub.close_reopened(id, memory);
+            self.gone.push(memory);
+        }
+    }
+
+    /// Gives back the memory of all blocks that are gone. It may wait for the program's work.
+    fn give_back(&mut self) {
+        self.staging.let_go();
+        for memory in std::mem::take(&mut self.gone) {
             // On a context beyond use the driver refuses; the memory goes with it.
             let _ = self.shared.device.mem_release(memory);
         }
@@ -112,38 +126,48 @@ impl<D: Device> Lending<D> {
     }
 
     /// Reads a piece of a block.
-    pub(super) fn read(&self, block: u64, offset: u64, bytes: u64) -> CudaResult<Vec<u8>> {
+    pub(super) fn read(&mut self, block: u64, offset: u64, bytes: u64) -> CudaResult<Vec<u8>> {
         let lent = self.lent.get(&block).ok_or(CudaError::INVALID_VALUE)?;
         let whole = self.staging.get(lent.offset).map_or(0, |staged| staged.bytes);
         if offset.checked_add(bytes).is_none_or(|end| end > whole) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let (device, at) = (&self.shared.device, self.staging.at(lent.offset + offset));
-        read(&**device, at, bytes)
+        let at = self.staging.at(lent.offset + offset);
+        let device = &self.shared.device;
+        let pinned = match &mut self.pinned {
+            Some(pinned) => &*pinned,
+            none => none.insert(device.pin(READ, PageSize::Small)?),
+        };
+        read(&**device, pinned, at, bytes)
     }
 }
 
-/// Reads device memory that nothing changes meanwhile, or whatever is there.
-pub(super) fn read<D: Device>(device: &D, at: DevicePtr, bytes: u64) -> CudaResult<Vec<u8>> {
-    let count = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
-    let pinned = device.pin(count.max(1), PageSize::Small)?;
-    device.download(&pinned, 0, at, count, device.own_stream())?;
-    device.stream_synchronize(device.own_stream())?;
-    let mut read = Vec::with_capacity(count);
-    pinned.lend(0, count, &mut |bytes| read.extend_from_slice(bytes));
+/// Reads device memory, piece by piece.
+fn read<D: Device>(device: &D, pinned: &D::Pinned, at: DevicePtr, bytes: u64) -> CudaResult<Vec<u8>> {
+    let all = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+    let mut read = Vec::with_capacity(all);
+    while read.len() < all {
+        let count = READ.min(all - read.len());
+        device.download(pinned, 0, DevicePtr(at.0 + read.len() as u64), count, device.own_stream())?;
+        device.stream_synchronize(device.own_stream())?;
+        pinned.lend(0, count, &mut |bytes| read.extend_from_slice(bytes));
+    }
     Ok(read)
 }
 
 /// Takes back everything that was lent, between two commands: the session stays.
 pub(super) fn end<D: Device>(errands: &Arc<Errands<Issuer<D>>>, lending: &Arc<Mutex<Lending<D>>>) {
-    let lending = Arc::clone(lending);
+    let own = Arc::clone(lending);
     let take_back = move |_: &mut Issuer<D>| {
-        let mut lending = floe_lock::lock(&lending);
+        let mut lending = floe_lock::lock(&own);
         let all: Vec<u64> = lending.lent.keys().copied().collect();
         all.into_iter().for_each(|id| lending.forget(id));
     };
     // A session that comes to no border any more keeps what was staged: its end frees it.
-    let _ = errands.call(Instant::now() + END, take_back);
+    if errands.call(Instant::now() + END, take_back).is_ok() {
+        // By this thread: the issuer goes on.
+        floe_lock::lock(lending).give_back();
+    }
 }
 
 /// Has the session bring the list up to date at its next border.

@@ -11,7 +11,7 @@ use super::Session;
 use super::off::Off;
 use crate::issue::errands::Parked;
 use crate::issue::issuer::Issuer;
-use crate::life::moving::words::{Contents, Last, Variable};
+use crate::life::moving::words::{Contents, Last, UNTAKEN, Untaken, Variable};
 use crate::life::parking::ParkedLink;
 
 /// Pause between two looks whether everything is over; the first ones are shorter.
@@ -71,13 +71,9 @@ impl<'a, D: Device> Pause<'a, D> {
     pub(super) fn stop_link(&mut self, deadline: Instant) -> Result<LastState, Off> {
         let link = self.session.parking.park_link(deadline)?;
         let image = link.taken.image.encode();
-        let has_descriptor = link.taken.descriptor.is_some();
         let last_transfer = link.last_transfer;
+        let descriptor = self.offer_untaken(&link)?;
         self.link = Some(link);
-        let waiting = floe_lock::lock(&self.session.shared.descriptor).is_some();
-        if has_descriptor || waiting {
-            return Err(Off::NotNow("a descriptor of the client's is on its way".into()));
-        }
         let unissued = self.call(Issuer::unissued)?;
         let (functions, times) = self.call(|issuer| (issuer.functions_given_up(), issuer.event_times()))?;
         let times = times.map_err(Off::device("asking when events were recorded"))?;
@@ -86,6 +82,7 @@ impl<'a, D: Device> Pause<'a, D> {
             given_up: functions,
             times,
             last_transfer,
+            descriptor,
             link: image.len() as u64,
             ..Last::default()
         };
@@ -95,6 +92,20 @@ impl<'a, D: Device> Pause<'a, D> {
             bodies.push(command.payload);
         }
         Ok(LastState { word, bodies })
+    }
+
+    /// Offers a descriptor of the client's that no command has taken, where there is one.
+    fn offer_untaken(&self, link: &ParkedLink) -> Result<Option<Untaken>, Off> {
+        let shared = self.session.shared;
+        let command = floe_lock::lock(&shared.descriptor);
+        let (file, at) = match (&link.taken.descriptor, &*command) {
+            (Some(file), _) => (file, Untaken::Link),
+            (None, Some(file)) => (file, Untaken::Command),
+            (None, None) => return Ok(None),
+        };
+        let file = file.try_clone().map_err(|error| Off::Ended(format!("a descriptor of the client's: {error}")))?;
+        shared.hub.offer_file(UNTAKEN, file);
+        Ok(Some(at))
     }
 
     /// The bytes of what is not memory of blocks.

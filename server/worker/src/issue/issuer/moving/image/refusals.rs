@@ -53,6 +53,11 @@ impl<D: Device> Issuer<D> {
         refusals
     }
 
+    /// Whether parts of an object are there and others are on their way.
+    pub(crate) fn has_half_an_object(&self) -> bool {
+        self.contents.is_pending() || !self.linked.by_id.is_empty()
+    }
+
     /// Objects whose messages name others that are gone.
     fn dangling(&self) -> Vec<(Object, Object)> {
         let mut dangling = Vec::new();
