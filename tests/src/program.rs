@@ -1,7 +1,11 @@
 //! A CUDA program that runs under `floe run`, or on the CPU device alone, and its outcome.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -135,6 +139,41 @@ impl Program {
     #[must_use]
     pub fn run(&self) -> Outcome {
         self.command().output().expect("floe runs").into()
+    }
+
+    /// Runs it to its end, or ends it by SIGKILL when it takes longer.
+    ///
+    /// # Panics
+    /// When `floe` does not start.
+    #[must_use]
+    pub fn run_within(&self, time: Duration) -> Outcome {
+        let mut command = self.command();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("floe runs");
+        let (process, begin) = (child.id(), Instant::now());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let watching = std::thread::spawn(move || {
+            while !seen.load(Ordering::SeqCst) {
+                if begin.elapsed() > time {
+                    // The process is not reaped before the flag is set.
+                    let _ = Command::new("kill").args(["-KILL", &process.to_string()]).status();
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut texts = [String::new(), String::new()];
+        let (mut stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let [of_stdout, of_stderr] = &mut texts;
+        std::thread::scope(|scope| {
+            scope.spawn(|| stderr.read_to_string(of_stderr));
+            // What is no text is compared with nothing.
+            let _ = stdout.read_to_string(of_stdout);
+        });
+        is_over.store(true, Ordering::SeqCst);
+        watching.join().expect("it does not panic");
+        let [stdout, stderr] = texts;
+        Outcome { code: child.wait().expect("it is our child").code(), stdout, stderr }
     }
 
     /// Starts it; its output goes nowhere.

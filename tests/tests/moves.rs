@@ -1,0 +1,320 @@
+//! Programs whose sessions move to another GPU of their server and back while they run. In: every example program of one
+//! device, eight borders between two of its commands, chosen by a seed. Out: the program's own verdict, and nothing left.
+//! The worker stands at each border until the session has moved (`FLOE_TEST_STAND_AT`).
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use floe_tests::{Expectation, Floed, Linkage, Program, descendants, example, examples, installation, settled};
+
+/// Borders of a program.
+const BORDERS: u64 = 8;
+/// Programs whose streams stand until the program has said more: no move is possible meanwhile. They stand at no border.
+const HELD: [&str; 2] = ["threads", "streamMemory"];
+/// Programs that look at what a move changes: how much of the GPU is free, of which a move takes some as long as it lasts,
+/// and whether work is not over, which a move waits for.
+const LOOKING: [&str; 3] = ["memoryPools", "growingMemory", "callbacks"];
+/// What `floe migrate` may say of a session that it does not move: it is over, or works.
+const WORDS: [&str; 6] = [
+    "the session ended meanwhile",
+    "the session is over",
+    "the session's context is in error",
+    "no session of yours here",
+    "host functions have not returned",
+    "streams wait for words of memory",
+];
+/// The longest time for a program with its moves.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most.max(1)
+    }
+}
+
+/// Sequences of commands, one in each eighth of the program.
+fn borders(commands: u64, random: &mut Random) -> Vec<u64> {
+    let part = (commands / BORDERS).max(1);
+    let mut all: Vec<u64> = (0..BORDERS.min(commands)).map(|index| 1 + index * part + random.below(part)).collect();
+    all.dedup();
+    all
+}
+
+/// What came of a program's moves.
+#[derive(Debug, Default)]
+struct Moves {
+    done: u32,
+    /// Words of `floe migrate`, and how often it said so.
+    refused: BTreeMap<String, u32>,
+}
+
+/// Moves the daemon's sessions back and forth until the program is over.
+fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
+    let gpus = said_of(daemon, "gpus").len() as u64;
+    let mut moves = Moves::default();
+    while !is_over.load(Ordering::SeqCst) {
+        let rows = said_of(daemon, "ps");
+        if rows.is_empty() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for row in rows {
+            let number = |name: &str| row[name].as_u64().expect("a number");
+            move_to(daemon, number("session"), (number("gpu") + 1) % gpus, &mut moves);
+        }
+    }
+    moves
+}
+
+fn move_to(daemon: &Floed, session: u64, gpu: u64, moves: &mut Moves) {
+    let mut migrate = Command::new(installation().join("bin/floe"));
+    migrate.args(["migrate", &session.to_string(), "--to", &gpu.to_string(), "--json", "--patience", "500ms"]);
+    let output = migrate.args(["--on", daemon.unix()]).output().expect("floe migrate runs");
+    if output.status.success() {
+        moves.done += 1;
+    } else {
+        let words = String::from_utf8_lossy(&output.stderr);
+        *moves.refused.entry(words.trim().to_owned()).or_default() += 1;
+    }
+}
+
+/// The rows of a command that lists something of the daemon's.
+fn said_of(daemon: &Floed, command: &str) -> Vec<serde_json::Value> {
+    let floe = installation().join("bin/floe");
+    let output = Command::new(floe).args([command, "--json", "--on", daemon.unix()]).output().expect("floe runs");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Runs a program that is moved at each of these borders.
+fn run_moving(program: &Program, daemon: &Floed) -> (floe_tests::Outcome, Moves) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| keep_moving(daemon, &is_over));
+        let outcome = program.run_within(PATIENCE);
+        is_over.store(true, Ordering::SeqCst);
+        (outcome, moving.join().expect("it does not panic"))
+    })
+}
+
+/// How many commands a program has its worker carry out, more or less.
+fn commands_of(name: &str, expected: &Expectation, daemon: &Floed, address: &str) -> u64 {
+    let arguments: Vec<&str> = expected.args.iter().map(String::as_str).collect();
+    let program = example(name, Linkage::Shared, &arguments).on(daemon, address).variable("FLOE_STATS", "json");
+    let outcome = program.run();
+    if !outcome.stderr.lines().any(|line| line.starts_with(r#"{"local":"#)) {
+        return 0;
+    }
+    let statistics = outcome.statistics();
+    statistics.post.made + statistics.call.made
+}
+
+fn every_example_moves(seed: u64, address: impl Fn(usize, &Floed) -> String) {
+    let mut random = Random(seed);
+    let plain = Floed::start();
+    let mut failures = Vec::new();
+    let only = std::env::var("FLOE_TEST_ONLY").ok();
+    for (index, (name, expected)) in examples().into_iter().enumerate() {
+        if only.as_ref().is_some_and(|only| !only.split(',').any(|it| it == name)) {
+            continue;
+        }
+        if LOOKING.contains(&name.as_str()) {
+            continue;
+        }
+        let begin = Instant::now();
+        plain.wait_for_workers(0);
+        let commands = commands_of(&name, &expected, &plain, &address(index, &plain));
+        let stands = if HELD.contains(&name.as_str()) { Vec::new() } else { borders(commands, &mut random) };
+        let list: Vec<String> = stands.iter().map(u64::to_string).collect();
+        let environment = [("FLOE_CPU_DEVICES", "2"), ("FLOE_TEST_STAND_AT", &list.join(","))];
+        let daemon = Floed::start_with(&[], &environment);
+        let arguments: Vec<&str> = expected.args.iter().map(String::as_str).collect();
+        let program = example(&name, Linkage::Shared, &arguments).on(&daemon, &address(index, &daemon));
+        let (outcome, moves) = run_moving(&program, &daemon);
+        println!("{name} {arguments:?}: {commands} commands, stands {stands:?}, {moves:?}, {:?}", begin.elapsed());
+        if let Some(difference) = expected.difference(&outcome) {
+            failures.push(format!(
+                "{name} {arguments:?}, stands {list:?}: {difference}\n  stdout: {}\n  stderr: {}\n  {moves:?}",
+                outcome.stdout, outcome.stderr
+            ));
+        }
+        let unknown = |words: &&String| !WORDS.iter().any(|known| words.contains(known));
+        if let Some(words) = moves.refused.keys().find(unknown) {
+            failures.push(format!("{name} {arguments:?}, stands {list:?}: {words}"));
+        }
+        if !stands.is_empty() && moves.done == 0 {
+            failures.push(format!("{name} {arguments:?} did not move: {moves:?}"));
+        }
+        daemon.wait_for_workers(0);
+    }
+    assert!(failures.is_empty(), "{} runs failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// By another transport each.
+fn transport(index: usize, daemon: &Floed) -> String {
+    [daemon.unix().to_owned(), daemon.shm(), daemon.tcp().to_owned()][index % 3].clone()
+}
+
+#[test]
+fn every_example_moves_there_and_back_while_it_runs() {
+    every_example_moves(0x5EED_0001, transport);
+}
+
+#[test]
+#[ignore = "by hand: three minutes"]
+fn every_example_moves_there_and_back_over_the_unix_socket() {
+    every_example_moves(0x5EED_0002, |_, daemon| daemon.unix().to_owned());
+}
+
+#[test]
+#[ignore = "by hand: three minutes"]
+fn every_example_moves_there_and_back_over_rings() {
+    every_example_moves(0x5EED_0003, |_, daemon| daemon.shm());
+}
+
+#[test]
+#[ignore = "by hand: three minutes"]
+fn every_example_moves_there_and_back_over_tcp() {
+    every_example_moves(0x5EED_0004, |_, daemon| daemon.tcp().to_owned());
+}
+
+/// A program that works, and checks its work when it is told to end.
+struct Steady {
+    folder: tempfile::TempDir,
+    running: std::thread::JoinHandle<floe_tests::Outcome>,
+}
+
+impl Steady {
+    /// Starts it and waits until it has a session.
+    fn start(daemon: &Floed, address: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("enough").display().to_string();
+        let program = example("steadyWork", Linkage::Shared, &["until", &file]).on(daemon, address);
+        let running = std::thread::spawn(move || program.run_within(PATIENCE));
+        let steady = Self { folder, running };
+        wait_until("it has a session that works", || row_of(daemon).is_some_and(|row| row["used"] != 0));
+        steady
+    }
+
+    fn end(self) -> floe_tests::Outcome {
+        std::fs::write(self.folder.path().join("enough"), "").expect("the folder is there");
+        self.running.join().expect("it does not panic")
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "waited until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The daemon's only session.
+fn row_of(daemon: &Floed) -> Option<serde_json::Value> {
+    said_of(daemon, "ps").into_iter().next()
+}
+
+fn worker_of(daemon: &Floed) -> u32 {
+    let worker = row_of(daemon).and_then(|row| row["worker"].as_u64()).expect("a session has a worker");
+    u32::try_from(worker).expect("a process id")
+}
+
+fn free_of(daemon: &Floed) -> Vec<u64> {
+    said_of(daemon, "gpus").iter().map(|gpu| gpu["free"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn two_hundred_moves_in_a_row_leave_nothing_behind() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    let (before, free) = (settled(daemon.process()), free_of(&daemon));
+    let steady = Steady::start(&daemon, &daemon.shm());
+    let mut early = None;
+    for count in 1..=200 {
+        let mut moves = Moves::default();
+        move_to(&daemon, 1, count % 2, &mut moves);
+        assert_eq!(moves.done, 1, "move {count}: {moves:?}");
+        if count == 20 {
+            early = Some(settled(worker_of(&daemon)));
+        }
+    }
+    assert_eq!(Some(settled(worker_of(&daemon))), early, "files and threads of the worker");
+    let outcome = steady.end();
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{outcome:?}");
+    daemon.wait_for_workers(0);
+    wait_until("the daemon is as before", || settled(daemon.process()) == before && free_of(&daemon) == free);
+}
+
+/// Who dies while a session moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Source,
+    Target,
+    Client,
+    /// Who asked for the move.
+    Asker,
+    Daemon,
+}
+
+fn kill(process: u32) {
+    let _ = Command::new("kill").args(["-KILL", &process.to_string()]).status();
+}
+
+/// Kills somebody at some moment of a move. The program ends right where it can go on, and nothing is left in any case.
+fn dies(daemon: &Floed, victim: Victim, after: Duration) {
+    let steady = Steady::start(daemon, daemon.unix());
+    let (session, source) =
+        (row_of(daemon).expect("it runs")["session"].as_u64().expect("a number"), worker_of(daemon));
+    let gpu = row_of(daemon).expect("it runs")["gpu"].as_u64().expect("a number");
+    let mut migrate = Command::new(installation().join("bin/floe"));
+    migrate.args(["migrate", &session.to_string(), "--to", &(1 - gpu).to_string(), "--on", daemon.unix()]);
+    let mut asker = migrate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("floe migrate runs");
+    std::thread::sleep(after);
+    match victim {
+        Victim::Source => kill(source),
+        Victim::Target => descendants(daemon.process()).into_iter().filter(|worker| *worker != source).for_each(kill),
+        Victim::Client => {
+            let row = row_of(daemon).expect("it runs");
+            kill(u32::try_from(row["pid"].as_u64().expect("a number")).expect("a process id"));
+        }
+        Victim::Asker => kill(asker.id()),
+        Victim::Daemon => kill(daemon.process()),
+    }
+    let moved = asker.wait().expect("it is our child").success();
+    let outcome = steady.end();
+    let is_right = outcome.code == Some(0) && outcome.stdout.contains("PASSED");
+    let may_fail = match victim {
+        Victim::Client | Victim::Daemon => true,
+        Victim::Asker => false,
+        // Whoever has the session when it dies takes it along.
+        Victim::Source => !moved,
+        Victim::Target => moved,
+    };
+    assert!(is_right || may_fail, "{victim:?} after {after:?}, moved: {moved}: {outcome:?}");
+    if victim != Victim::Daemon {
+        daemon.wait_for_workers(0);
+    }
+}
+
+#[test]
+fn whoever_dies_at_any_moment_of_a_move_leaves_nothing_behind() {
+    let mut random = Random(0x5EED_0005);
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    let (before, free) = (settled(daemon.process()), free_of(&daemon));
+    for victim in [Victim::Target, Victim::Source, Victim::Client, Victim::Asker] {
+        for _ in 0..6 {
+            dies(&daemon, victim, Duration::from_millis(random.below(150)));
+        }
+    }
+    wait_until("the daemon is as before", || settled(daemon.process()) == before && free_of(&daemon) == free);
+    for _ in 0..3 {
+        let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+        dies(&daemon, Victim::Daemon, Duration::from_millis(random.below(100)));
+    }
+}
