@@ -58,6 +58,14 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         budget: (200, 80),
     },
     Workload {
+        file: "collectives",
+        runner: Runner::Executable,
+        course: Course::InSuccession,
+        sections: &["one_process", "two_processes"],
+        vgpus: 2,
+        budget: (200, 80),
+    },
+    Workload {
         file: "first_result.py",
         runner: Runner::Python,
         course: Course::InSuccession,
