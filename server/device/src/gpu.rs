@@ -101,12 +101,6 @@ impl Gpu {
         self.driver.is_cpu_device()
     }
 
-    /// Why memory is hashed by reading it here, which is slow, where the GPU should do it.
-    #[must_use]
-    pub fn lacks_own_kernel(&self) -> Option<CudaError> {
-        floe_lock::lock(&self.own).lacks(self.driver)
-    }
-
     fn context(&self) -> Context {
         *floe_lock::lock(&self.context)
     }
@@ -144,10 +138,7 @@ impl Device for Gpu {
     }
 
     fn reset(&self) -> CudaResult<()> {
-        let scratch = floe_lock::lock(&self.scratch).take();
-        if let Some(scratch) = scratch {
-            scratch.end(self);
-        }
+        hash::end_scratch(self);
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
         *floe_lock::lock(&self.context) = context;

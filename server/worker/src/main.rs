@@ -27,7 +27,7 @@ use floe_worker::sandbox::Reserved;
 use floe_worker::{
     Cache, Ending, Granted, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds, PeerReports,
     Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, arrive, bound_host_memory, close_inherited, end,
-    one_entry, sandbox, serve, use_rings, without_randomization,
+    leave_no_room, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -272,15 +272,6 @@ fn work(
         (Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
         (None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
         (None, None) => Ending::Bug("a session without a connection".into()),
-    }
-}
-
-/// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.
-fn leave_no_room(mappings: Option<File>, ceiling: u64, log: &Log) {
-    let Some(mappings) = mappings else { return };
-    let filled = usize::try_from(ceiling).map_err(io::Error::other).and_then(|ceiling| room::fill(mappings, ceiling));
-    if let Err(error) = filled {
-        log.line(format_args!("addresses above {ceiling:#x} stay free, so it may not be able to move: {error}"));
     }
 }
 

@@ -152,12 +152,9 @@ impl Host for Server {
         let transport = self.transport(Transport::offered(request), peer);
         let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let (door, channel, worker_end) = match ends(bulk_connections, grace_ms != 0) {
+        let made = ends(bulk_connections, grace_ms != 0).and_then(|ends| Ok((ends, ceiling()?)));
+        let ((door, channel, worker_end), ceiling) = match made {
             Ok(made) => made,
-            Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
-        };
-        let ceiling = match ceiling() {
-            Ok(ceiling) => ceiling,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
         let key = door.key();
@@ -240,10 +237,10 @@ impl Host for Server {
 }
 
 /// Where a session's drivers find no room any more: below all libraries and above all that floe places itself, at random.
-fn ceiling() -> Result<u64, getrandom::Error> {
+fn ceiling() -> Result<u64, DaemonError> {
     /// 7 million places of 2 MiB, the granule of device memory.
     const PLACES: std::ops::Range<u64> = 0x7000_0000_0000 >> 21..0x7e00_0000_0000 >> 21;
     let mut random = [0; 8];
-    getrandom::fill(&mut random)?;
+    getrandom::fill(&mut random).map_err(|error| DaemonError::Random(error.to_string()))?;
     Ok((PLACES.start + u64::from_le_bytes(random) % (PLACES.end - PLACES.start)) << 21)
 }

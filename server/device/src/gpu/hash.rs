@@ -33,11 +33,6 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Why it has no kernel where it should have one.
-    pub(super) fn lacks(&self, driver: &Driver) -> Option<CudaError> {
-        self.kernel.err().filter(|_| !driver.is_cpu_device())
-    }
-
     /// Makes it, in the context that is current.
     pub(super) fn new(driver: &Driver) -> CudaResult<Self> {
         // A program's setting may forbid texts: then memory is read to be hashed, and everything else is as ever.
@@ -80,13 +75,23 @@ impl Scratch {
         }
         Ok(Self { copied: made?, has_results: true })
     }
+}
 
-    /// Gives it back, where a context ends.
-    pub(super) fn end(self, gpu: &Gpu) {
-        drop(self.copied);
-        if self.has_results {
-            unmap_results(gpu);
-        }
+impl Gpu {
+    /// Why memory is hashed by reading it here, which is slow, where the GPU should do it.
+    #[must_use]
+    pub fn lacks_own_kernel(&self) -> Option<CudaError> {
+        floe_lock::lock(&self.own).kernel.err().filter(|_| !self.driver.is_cpu_device())
+    }
+}
+
+/// Gives back what hashing had, where a context ends.
+pub(super) fn end_scratch(gpu: &Gpu) {
+    let scratch = floe_lock::lock(&gpu.scratch).take();
+    let Some(Scratch { copied, has_results }) = scratch else { return };
+    drop(copied);
+    if has_results {
+        unmap_results(gpu);
     }
 }
 

@@ -3,12 +3,15 @@
 //! All unsafe code of this crate is here: four calls of the C library.
 #![expect(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
+use floe_device::room;
 use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::log::Log;
 
 /// `ADDR_NO_RANDOMIZE` of `personality(2)`.
 const ADDR_NO_RANDOMIZE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
@@ -54,6 +57,15 @@ pub fn without_randomization() -> io::Result<()> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
+}
+
+/// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.
+pub fn leave_no_room(mappings: Option<File>, ceiling: u64, log: &Log) {
+    let Some(mappings) = mappings else { return };
+    let filled = usize::try_from(ceiling).map_err(io::Error::other).and_then(|ceiling| room::fill(mappings, ceiling));
+    if let Err(error) = filled {
+        log.line(format_args!("addresses above {ceiling:#x} stay free, so it may not be able to move: {error}"));
+    }
 }
 
 /// Closes every descriptor but the three standard ones. The daemon's own are not inherited, but its libraries or its
