@@ -19,6 +19,7 @@ mod run;
 mod serve;
 mod servers;
 mod table;
+mod upgrade;
 mod version;
 
 use std::fmt::Write as _;
@@ -59,6 +60,8 @@ enum Command {
     Ps(ps::Arguments),
     /// Move a running session to another GPU of its server, or to a new worker on its own.
     Migrate(migrate::Arguments),
+    /// Give every running session of a server a new worker, of the version that is installed there now.
+    Upgrade(upgrade::Arguments),
     /// Check client, server, device, versions, permissions; say what to do about each finding.
     Doctor(doctor::Arguments),
     /// Run a small CUDA program through client, daemon and worker and check its result.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -42,14 +42,14 @@ pub(crate) struct Arguments {
 
 /// A move that was made.
 #[derive(Debug, Serialize)]
-struct Moved {
+pub(crate) struct Moved {
     server: String,
     session: u64,
     gpu: u32,
     /// The worker's process id on the server; 0: it is not shown.
-    worker: u32,
+    pub(crate) worker: u32,
     /// How long the program stood, by the server's clock.
-    pause_ms: f64,
+    pub(crate) pause_ms: f64,
     longest_pause_ms: f64,
     retries: u32,
     bytes: u64,
@@ -66,7 +66,6 @@ struct PhaseTime {
 /// Asks for the move and shows it until it is over.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server = servers::one(arguments.on.as_deref())?;
-    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
     let message = Migrate {
         session: arguments.session,
         key: &[],
@@ -74,9 +73,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         stop_and_copy: arguments.stop_and_copy,
         patience_ms: u32::try_from(arguments.patience.as_millis()).unwrap_or(u32::MAX),
     };
-    let mut migration = inquiry.migrate(&message)?;
+    let moved = ask(server, &message, !arguments.json)?;
+    print(&moved, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks for a move and waits until it is over, with progress where it is to be shown.
+pub(crate) fn ask(server: String, message: &Migrate<'_>, is_shown: bool) -> Result<Moved> {
+    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
+    let mut migration = inquiry.migrate(message)?;
     cancel_by_signal(migration.canceller())?;
-    let mut shown = Shown::new(!arguments.json);
+    let mut shown = Shown::new(is_shown);
     let body = loop {
         match migration.news()? {
             MigrationNews::Goes(news) => shown.goes(&news),
@@ -85,8 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     shown.ends();
     let reply = Migrate::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
-    print(&moved(server, arguments.session, &reply), arguments.json)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(moved(server, message.session, &reply))
 }
 
 /// The first Ctrl-C gives the move up; the second ends this process, which gives it up too.

@@ -287,7 +287,7 @@ static void itself(void) {
 /* Variables of the client's: those that say where code and files are, and the last, which it may set. */
 static void variables(void) {
     char words[64];
-    for (const char *const *name = (const char *const[]){"LD_PRELOAD", "LD_AUDIT", "CUDA_CACHE_PATH", "PATH", "CUDA_MODULE_LOADING", NULL}; *name; name++) {
+    for (const char *const *name = (const char *const[]){"LD_PRELOAD", "LD_AUDIT", "CUDA_CACHE_PATH", "PATH", "FLOE_TEST_STAND_AT", "CUDA_MODULE_LOADING", NULL}; *name; name++) {
         snprintf(words, sizeof words, "have the client's %s", *name);
         tell(words, getenv(*name) ? "got through" : "refused");
     }

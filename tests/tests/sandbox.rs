@@ -194,7 +194,7 @@ fn of_a_clients_variables_only_those_that_name_no_place_reach_its_driver() {
     let prey = Prey::new();
     let daemon = prey.daemon(&[]);
     let evil = prey.path("home/evil.so").display().to_string();
-    let refused = ["LD_PRELOAD", "LD_AUDIT", "CUDA_CACHE_PATH", "PATH"];
+    let refused = ["LD_PRELOAD", "LD_AUDIT", "CUDA_CACHE_PATH", "PATH", "FLOE_TEST_STAND_AT"];
     let asked: Vec<_> = refused.iter().map(|name| (*name, evil.as_str())).collect();
     let asked = [&asked[..], &[("CUDA_MODULE_LOADING", "EAGER")]].concat();
     let attempts = Client::attached_with(&daemon, &asked).attack();

@@ -63,8 +63,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Loads the library and makes the GPU's context, current on this thread. What is to be done ahead of the driver's first
-    /// call is done in between.
+    /// Loads the library, does what is to be done ahead of its first call, and makes the GPU's context, current on this thread.
     ///
     /// # Errors
     /// The library does not load, or the driver's own error.
@@ -138,7 +137,9 @@ impl Device for Gpu {
     }
 
     fn reset(&self) -> CudaResult<()> {
-        hash::end_scratch(self);
+        // Nothing is hashed until the new context is there.
+        let mut scratch = floe_lock::lock(&self.scratch);
+        hash::end_scratch(self, scratch.take());
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
         *floe_lock::lock(&self.context) = context;

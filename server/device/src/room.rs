@@ -95,6 +95,19 @@ impl Lent {
     }
 }
 
+impl Lent {
+    /// Gives back what could not be mapped. A kernel may have taken away what filled it, and somebody else may have found the
+    /// hole: then it is never lent again.
+    pub(crate) fn was_not_used(self) {
+        let mut filled = floe_lock::lock(&FILLED);
+        if map_nothing(&self.0, MapFlags::FIXED_NOREPLACE).is_ok() {
+            filled.lent.remove(&self.0.start);
+        }
+        drop(filled);
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut filled = floe_lock::lock(&FILLED);
@@ -145,6 +158,9 @@ mod tests {
         assert!(Lent::take(range.start - 4096..range.end).is_none(), "a part of it is");
         assert!(Lent::take(ceiling - 4096..ceiling).is_none(), "it was not filled");
         drop(lent);
-        assert!(Lent::take(range).is_some());
+        let lent = Lent::take(range.clone()).unwrap();
+        // What fills it is still there, as far as this can be known.
+        lent.was_not_used();
+        assert!(Lent::take(range).is_none());
     }
 }

@@ -86,8 +86,7 @@ impl Gpu {
 }
 
 /// Gives back what hashing had, where a context ends.
-pub(super) fn end_scratch(gpu: &Gpu) {
-    let scratch = floe_lock::lock(&gpu.scratch).take();
+pub(super) fn end_scratch(gpu: &Gpu, scratch: Option<Scratch>) {
     let Some(Scratch { copied, has_results }) = scratch else { return };
     drop(copied);
     if has_results {
@@ -114,8 +113,9 @@ fn unmap_results(gpu: &Gpu) {
 pub(super) fn hash(gpu: &Gpu, at: DevicePtr, bytes: u64, key: HashKey) -> CudaResult<Vec<UnitHash>> {
     whole_units(bytes)?;
     gpu.reach.demand(gpu.driver, at, bytes)?;
-    let own = *floe_lock::lock(&gpu.own);
+    // In this order: while it is held no other context begins.
     let mut scratch = floe_lock::lock(&gpu.scratch);
+    let own = *floe_lock::lock(&gpu.own);
     let copied = match &mut *scratch {
         Some(scratch) => &scratch.copied,
         none => &none.insert(Scratch::of(gpu, own)?).copied,

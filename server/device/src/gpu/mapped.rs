@@ -52,8 +52,12 @@ impl Pages {
                 let _ = unsafe { munmap(elsewhere, bytes) };
                 Err(CudaError::NOT_SUPPORTED)
             }
-            Err(Errno::NOMEM) => Err(CudaError::OUT_OF_MEMORY),
-            Err(_) => Err(CudaError::NOT_SUPPORTED),
+            Err(error) => {
+                if let Some(lent) = lent {
+                    lent.was_not_used();
+                }
+                Err(if error == Errno::NOMEM { CudaError::OUT_OF_MEMORY } else { CudaError::NOT_SUPPORTED })
+            }
         }
     }
 

@@ -22,7 +22,7 @@ struct State<I> {
     waiting: VecDeque<Waiting<I>>,
     last: u64,
     parked: bool,
-    /// How often the issuer went on after it had stood.
+    /// How often a move was given up.
     went_on: u64,
     is_over: bool,
 }
@@ -120,7 +120,12 @@ impl<I> Errands<I> {
         !self.is_over()
     }
 
-    /// How often the issuer went on after it had been parked.
+    /// A move was given up, or a pause of it.
+    pub(crate) fn goes_on(&self) {
+        self.state().went_on += 1;
+    }
+
+    /// How often that was.
     pub(crate) fn went_on(&self) -> u64 {
         self.state().went_on
     }
@@ -178,11 +183,7 @@ impl<I> Parked<I> {
 
 impl<I> Drop for Parked<I> {
     fn drop(&mut self) {
-        {
-            let mut state = self.errands.state();
-            state.parked = false;
-            state.went_on += 1;
-        }
+        self.errands.state().parked = false;
         self.errands.changed.notify_all();
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 /// The daemon's variable with the sequences, divided by commas.
 pub const STANDS_VARIABLE: &str = "FLOE_TEST_STAND_AT";
 /// The longest time at one of them: perhaps nobody moves the session.
-const MOST: Duration = Duration::from_secs(5);
+const MOST: Duration = Duration::from_secs(20);
 
 /// What is ahead of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stands {
     /// Falling, so that the next is the last.
     ahead: Vec<u64>,
-    /// The end of the present stand, and how often the issuer had gone on when it began.
+    /// The end of the present stand, and how often a move had been given up when it began.
     present: Option<(Instant, u64)>,
     /// The session has come from another worker, which has stood at those that are over.
     arrived: bool,
@@ -39,8 +39,8 @@ impl Stands {
         self.ahead.last().is_some_and(|next| *next <= sequence)
     }
 
-    /// Whether to stand ahead of the command of this sequence, at this time; `went_on`: how often the issuer has gone on after
-    /// it was parked. A session whose move was given up here goes on, since another may be possible later only.
+    /// Whether to stand ahead of the command of this sequence, at this time; `went_on`: how often a move was given up.
+    /// Then the session goes on, since another may be possible later only.
     pub(crate) fn stands_at(&mut self, sequence: u64, now: impl Fn() -> Instant, went_on: u64) -> bool {
         if !self.is_due(sequence) {
             return false;

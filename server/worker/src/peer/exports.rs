@@ -34,7 +34,8 @@ struct Offered {
 /// A block that the session has given up and others hold.
 #[derive(Debug)]
 struct Lent {
-    bytes: u64,
+    /// The bytes that the session pays for until nobody holds it.
+    charged: u64,
     holders: Holders,
 }
 
@@ -136,15 +137,18 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.blocks.get(&id)?.handle.clone()
     }
 
-    /// The session has given a block up. Returns its bytes where others hold it.
+    /// The session has given a block up. Returns its bytes where other sessions hold it.
     pub(crate) fn end_block(&mut self, id: u64) -> u64 {
         let Some(Offered { bytes, holders, .. }) = self.blocks.remove(&id) else { return 0 };
         if holders.is_empty() {
             return 0;
         }
+        // A program is not told that it moves, so what only the move holds is not charged to it.
+        let is_other = |holder: &u64| self.moving.is_none_or(|(_, importer)| importer != *holder);
+        let charged = if holders.keys().any(is_other) { bytes } else { 0 };
         self.last_lent += 1;
-        self.lent.insert((id, self.last_lent), Lent { bytes, holders });
-        bytes
+        self.lent.insert((id, self.last_lent), Lent { charged, holders });
+        charged
     }
 
     /// The page of this number.
@@ -240,7 +244,7 @@ impl<M: floe_device::Mapped> Exports<M> {
 
     fn forget_lent(&mut self, key: (u64, u64)) -> u64 {
         match self.lent.get(&key) {
-            Some(lent) if lent.holders.is_empty() => self.lent.remove(&key).map_or(0, |lent| lent.bytes),
+            Some(lent) if lent.holders.is_empty() => self.lent.remove(&key).map_or(0, |lent| lent.charged),
             _ => 0,
         }
     }

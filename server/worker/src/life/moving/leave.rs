@@ -78,6 +78,7 @@ impl<D: Device> Leaving<D> {
                 daemon.say(Said::GaveUp(off.to_string()));
             }
             drop(departure);
+            errands.goes_on();
             lending::end(errands, &lending);
         }
         left

@@ -272,19 +272,28 @@ impl Moving {
 
 /// A step of the steady program: what it writes, it reads back at the next one.
 fn steady(client: &mut Client, step: u64) {
+    (0..STEADY).for_each(|part| steady_part(client, step, part));
+}
+
+/// Parts of a step, with a border between two commands between any two of them.
+const STEADY: u32 = 6;
+
+fn steady_part(client: &mut Client, step: u64, part: u32) {
     let stream = StreamId(1);
-    if step > 0 {
-        let from = DevicePtr(BASE + BLOCK);
-        let sent = client.send(&CopyFromDevice { stream, from, bytes: 64 });
-        let bytes = expected(step - 1);
-        assert_eq!(client.get(), Some(Got::Delivery { request: sent, offset: 0, bytes }), "step {step}");
-        assert_eq!(client.get(), status(sent, 0));
+    let (first, second) = (DevicePtr(BASE), DevicePtr(BASE + BLOCK));
+    match part {
+        0 if step > 0 => {
+            let sent = client.send(&CopyFromDevice { stream, from: second, bytes: 64 });
+            let bytes = expected(step - 1);
+            assert_eq!(client.get(), Some(Got::Delivery { request: sent, offset: 0, bytes }), "step {step}");
+            assert_eq!(client.get(), status(sent, 0));
+        }
+        1 => drop(client.send(&CopyToDevice { stream, to: first, bytes: &expected(step) })),
+        2 => drop(client.send(&CopyOnDevice { stream, to: second, from: first, bytes: 64 })),
+        3 => drop(client.send(&RecordEvent { event: EventId(1), stream, flags: 0 })),
+        4 => drop(client.ok(&SynchronizeEvent { event: EventId(1) })),
+        _ => {}
     }
-    client.send(&CopyToDevice { stream, to: DevicePtr(BASE), bytes: &expected(step) });
-    let (to, from) = (DevicePtr(BASE + BLOCK), DevicePtr(BASE));
-    client.send(&CopyOnDevice { stream, to, from, bytes: 64 });
-    client.send(&RecordEvent { event: EventId(1), stream, flags: 0 });
-    client.ok(&SynchronizeEvent { event: EventId(1) });
 }
 
 /// A worker that answers steps as an honest one does, until `refuses` says otherwise; a stream that it leaves is closed.
@@ -620,6 +629,26 @@ fn a_session_moves_ten_times_and_its_numbers_are_right() {
         }
     }
     session.end();
+}
+
+#[test]
+fn a_steady_program_moves_at_every_border_between_two_commands() {
+    for options in [(false, false), (true, false)] {
+        for border in 0..STEADY {
+            let mut session = Moving::begin();
+            session.options = options;
+            session.prepare();
+            for step in 0..3 {
+                for part in 0..STEADY {
+                    if part == border {
+                        session.move_on().unwrap();
+                    }
+                    steady_part(&mut session.client, step, part);
+                }
+            }
+            session.end();
+        }
+    }
 }
 
 #[test]

@@ -39,10 +39,10 @@ impl<D: Device> Issuer<D> {
         }
     }
 
-    /// Whether a test has it stand here, ahead of the command of this sequence. Where half an object has come, no move is
-    /// possible: then it stands behind the rest.
+    /// Whether a test has it stand here, ahead of the command of this sequence. Where half an object has come, or streams stand
+    /// until the program has said more, no move is possible: then it stands behind the rest.
     fn stands_ahead_of(&mut self, sequence: u64) -> bool {
-        if !self.stands.is_due(sequence) || self.has_half_an_object() {
+        if !self.stands.is_due(sequence) || self.has_half_an_object() || self.shared.queue.held() != (0, 0) {
             return false;
         }
         let went_on = self.errands.went_on();

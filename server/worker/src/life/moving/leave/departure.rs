@@ -80,6 +80,7 @@ impl<'a, D: Device> Departure<'a, D> {
                 Err(Off::NotNow(why)) if retries < RETRIES => {
                     retries += 1;
                     self.daemon.say(Said::WentOn(why));
+                    self.session.errands.goes_on();
                     self.update()?;
                 }
                 other => return other,
@@ -132,7 +133,11 @@ impl<'a, D: Device> Departure<'a, D> {
         loop {
             match self.update_once(false, deadline) {
                 Err(Off::NotNow(_)) if objects::again(deadline) => {}
-                updated => return updated,
+                updated => {
+                    // What the program has freed since is the GPU's again. This waits for its work, and it does not wait for this.
+                    floe_lock::lock(self.lending).give_back();
+                    return updated;
+                }
             }
         }
     }

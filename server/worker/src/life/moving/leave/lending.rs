@@ -1,7 +1,7 @@
 //! The blocks of a session that leaves, opened to the worker that it goes to.
 //! In: the session's blocks as they are, when asked. Out: the list of what the target imports, their hashes and bytes.
-//! It looks at the session between two commands only. What it stages stays on the device until the move is over, also where
-//! the program has released it: taking a mapping away waits for the program's work, which may wait for its next command.
+//! It looks at the session between two commands only. What the program has released meanwhile is let go of by the move's own
+//! thread: taking a mapping away waits for the program's work, which may wait for its next command.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -107,7 +107,7 @@ impl<D: Device> Lending<D> {
     }
 
     /// Gives back the memory of all blocks that are gone. It may wait for the program's work.
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         self.staging.let_go();
         for memory in std::mem::take(&mut self.gone) {
             // On a context beyond use the driver refuses; the memory goes with it.

@@ -99,7 +99,8 @@ impl<'a, D: Device> Pause<'a, D> {
         let shared = self.session.shared;
         let command = floe_lock::lock(&shared.descriptor);
         let (file, at) = match (&link.taken.descriptor, &*command) {
-            (Some(file), _) => (file, Untaken::Link),
+            (Some(_), Some(_)) => return Err(Off::NotNow("two descriptors of the client's are on their way".into())),
+            (Some(file), None) => (file, Untaken::Link),
             (None, Some(file)) => (file, Untaken::Command),
             (None, None) => return Ok(None),
         };
