@@ -51,6 +51,10 @@ enum Begins {
 
 impl Worker {
     fn start(begins: Begins, number: u64, device: Arc<Fake>) -> Self {
+        Self::start_standing(begins, number, device, Stands::default())
+    }
+
+    fn start_standing(begins: Begins, number: u64, device: Arc<Fake>, stands: Stands) -> Self {
         let (giver, taker) = pair(MOST_JOINING).unwrap();
         let socket = taker.into_descriptor();
         let answers = Answers::over(Reserved::anywhere(socket.as_fd()));
@@ -80,7 +84,7 @@ impl Worker {
             joining: Joining::new(Vec::new(), Some(Taker::new(socket).noticing(noticed))),
             peers: Some(peers),
             moves: Some(MoveEnds { session: SESSION, orders: ordered, reports: Box::new(Words(says)) }),
-            stands: Stands::default(),
+            stands,
             resumption: Some(Resumption {
                 grace: HOUR,
                 bulk_connections: 2,
@@ -170,8 +174,13 @@ struct Moving {
 
 impl Moving {
     fn begin() -> Self {
+        Self::begin_standing(Stands::default())
+    }
+
+    fn begin_standing(stands: Stands) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let worker = Worker::start(Begins::Link(Link::new(theirs.into())), SESSION, Arc::default());
+        let begins = Begins::Link(Link::new(theirs.into()));
+        let worker = Worker::start_standing(begins, SESSION, Arc::default(), stands);
         let (channels, link) = Channels::take_over(client_end(ours), HOUR);
         let (device, giver) = (Arc::clone(&worker.device), Arc::clone(&worker.giver));
         let client = Client { link, giver: Arc::clone(&giver), device, used: Arc::default(), worker: None };
@@ -504,6 +513,51 @@ fn commands_that_were_read_and_not_begun_are_carried_out_where_the_session_goes(
     let device = &session.client.device;
     assert_eq!(device.memory(BASE, 16), [[1; 8], [2; 8]].concat());
     assert!(device.memory(BASE + 4096, 300_000) == large);
+    session.end();
+}
+
+#[test]
+fn a_wait_that_was_begun_between_two_errands_is_answered() {
+    let begun = |stands: Stands| {
+        let mut session = Moving::begin_standing(stands);
+        session.options = (false, true);
+        session.prepare();
+        session.client.ok(&MemoryInfo {});
+        session.worker.device.hold(0);
+        let (to, from) = (DevicePtr(BASE + BLOCK), DevicePtr(BASE));
+        let sent = session.client.send(&CopyOnDevice { stream: StreamId(1), to, from, bytes: 8 });
+        (session, sent)
+    };
+    // The same commands have the same sequences.
+    let (mut session, before) = begun(Stands::default());
+    session.worker.device.release(0);
+    session.client.ok(&MemoryInfo {});
+    session.end();
+    let (block, wait, behind) = (before + 1, before + 2, before + 3);
+    let (mut session, _) = begun(Stands::of(&format!("{block},{behind}")));
+    assert_eq!(session.client.send(&CreateBlock { block: BlockId(9), bytes: BLOCK }), block);
+    assert_eq!(session.client.send(&SynchronizeStream { stream: StreamId(1) }), wait);
+    assert_eq!(session.client.send(&MemoryInfo {}), behind);
+    // It stands ahead of the block until this move is given up, then ahead of what comes behind the wait.
+    gave_up(session.leave_to(|_| Some(Answer::Refused("no".into()))));
+    assert_eq!(session.client.get(), status(block, 0));
+    std::thread::sleep(Duration::from_millis(20));
+    let (target, passing) = session.leave().unwrap();
+    loop {
+        if let Said::Phase(floe_migrate::Phase::Drain, _) = session.worker.said.recv_timeout(PATIENCE).unwrap().said {
+            break;
+        }
+    }
+    session.worker.device.release(0);
+    assert_eq!(session.worker.word(), Said::Frozen);
+    assert_eq!(target.word(), Said::Ready);
+    session.commit(target, passing);
+    // On a machine that was too busy for both, the wait is begun at the target, whose answers may come in another order.
+    let answered = [session.client.get(), session.client.get()].map(|got| match got {
+        Some(Got::Reply { request, status: 0, .. }) => request,
+        other => panic!("{other:?}"),
+    });
+    assert!(answered == [wait, behind] || answered == [behind, wait], "{answered:?}");
     session.end();
 }
 

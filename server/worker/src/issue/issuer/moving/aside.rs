@@ -51,8 +51,6 @@ impl<D: Device> Issuer<D> {
 
     /// Does errands until nobody has any, then carries out what was set aside.
     pub(crate) fn stand_aside(&mut self, issuing: &mut Issuing) -> Result<(), Stop> {
-        // A kept wait is seen through although nobody polls here.
-        self.end_inline_wait();
         self.shared.queue.give_back(issuing);
         self.aside.issuing = std::mem::take(issuing);
         let outcome = self.attend_and_go_on();
@@ -63,6 +61,8 @@ impl<D: Device> Issuer<D> {
     fn attend_and_go_on(&mut self) -> Result<(), Stop> {
         let (errands, shared) = (self.errands(), Arc::clone(&self.shared));
         loop {
+            // Of a command that was carried out here: nobody polls it while others are attended to, and no drain would see it.
+            self.end_inline_wait();
             if !errands.attend(self) {
                 // The session is over here: nothing of it is begun any more.
                 return Ok(());
