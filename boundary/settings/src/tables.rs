@@ -121,7 +121,7 @@ table! {
     require_sandbox: Switch, "FLOE_REQUIRE_SANDBOX", All, "", default "no",
         "Refuse sessions where the kernel lacks a part of the sandbox (Landlock, seccomp).";
     fixed_addresses: Switch, "FLOE_FIXED_ADDRESSES", All, "", default "no",
-        "Load drivers at the same addresses in every worker, for migration. An attack on one worker then works on all.";
+        "Load drivers at the same addresses in every worker. Moves do not need it; an attack on one worker then works on all.";
     user: Text, "FLOE_USER", All, "NAME", unset "floe, where there is such a user",
         "The user to run as, where root has started this.";
     worker: FilePath, "FLOE_WORKER", All, "PATH", unset "floe-worker beside this executable",
