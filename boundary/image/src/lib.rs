@@ -3,6 +3,7 @@
 //! trusts no size, offset or count it reads, and only [`program`] touches memory that is not a slice.
 #![deny(unsafe_code)]
 
+mod beyond;
 mod capability;
 mod declarations;
 mod decompress;
@@ -21,6 +22,7 @@ pub mod program;
 mod select;
 mod variables;
 
+pub use beyond::{Beyond, beyond_reach};
 pub use capability::{ComputeCapability, Target, Variant};
 pub use demand::{Demand, demand};
 pub use error::{EntryProblem, ImageError};

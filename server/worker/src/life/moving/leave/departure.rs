@@ -149,7 +149,7 @@ impl<'a, D: Device> Departure<'a, D> {
         self.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
         self.demand_done(&Step::Objects, &[&present.image.encode()])?;
         self.told.clock = present.image.clock;
-        let names = self.told.names(&present);
+        let names = self.told.names(&present)?;
         let variables = errands.call(deadline, move |issuer| issuer.find_variables(&names))?;
         if *self.told.variables != variables {
             self.demand_done(&Step::Variables(variables.clone()), &[])?;

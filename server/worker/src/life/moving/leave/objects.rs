@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_device::{Content, Device};
-use floe_image::{Limits, names_of_variables};
+use floe_image::{Limits, beyond_reach, names_of_variables};
 use floe_wire::{Image, LoadLibrary, Message as _};
 
 use super::lending::Lending;
@@ -66,20 +66,32 @@ pub(super) fn look<D: Device>(
 }
 
 impl Told {
-    /// The names of variables in the libraries that the program may use. Those of others are forgotten.
-    pub(super) fn names(&mut self, present: &Present) -> BTreeMap<u64, Arc<BTreeSet<String>>> {
+    /// The names of variables in the libraries that the program may use. Those of others are forgotten. A library whose kernels
+    /// may have made what no move takes along ends it.
+    pub(super) fn names(&mut self, present: &Present) -> Result<BTreeMap<u64, Arc<BTreeSet<String>>>, Off> {
         let known = std::mem::take(&mut self.names);
         for (id, contents) in &present.used {
-            let names = known.get(id).map_or_else(|| Arc::new(names_in(contents)), Arc::clone);
+            let names = match known.get(id) {
+                Some(names) => Arc::clone(names),
+                None => Arc::new(names_in(*id, contents)?),
+            };
             self.names.insert(*id, names);
         }
-        self.names.clone()
+        Ok(self.names.clone())
     }
 }
 
-/// What cannot be read has none that a driver knows, as far as is known.
-fn names_in(contents: &[Content]) -> BTreeSet<String> {
-    contents.iter().flat_map(|content| names_of_variables(content, &LIMITS).unwrap_or_default()).collect()
+/// Of what cannot be read nobody knows what it keeps.
+fn names_in(library: u64, contents: &[Content]) -> Result<BTreeSet<String>, Off> {
+    let unread = |error| Off::Ended(format!("code of library {library} cannot be searched for what it keeps: {error}"));
+    let mut names = BTreeSet::new();
+    for content in contents {
+        if let Some(beyond) = beyond_reach(content, &LIMITS).map_err(unread)? {
+            return Err(Off::Ended(format!("library {library}: {beyond}, which no move takes along")));
+        }
+        names.extend(names_of_variables(content, &LIMITS).map_err(unread)?);
+    }
+    Ok(names)
 }
 
 /// The time of another look, if there is one before the deadline.
