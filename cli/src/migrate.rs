@@ -29,15 +29,33 @@ pub(crate) struct Arguments {
     /// Copy all memory while the program stands, none before
     #[arg(long)]
     stop_and_copy: bool,
-    /// The longest time to stop the program and let its work end, before it goes on and is stopped again later
+    #[command(flatten)]
+    how: How,
+}
+
+/// Flags of every command that moves sessions.
+#[derive(Debug, clap::Args)]
+pub(crate) struct How {
+    /// The longest time to stop a program and let its work end, before it goes on and is stopped again later
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     patience: Duration,
-    /// The session's server: HOST [default: that of the settings, else this machine's daemon]
+    /// The server: HOST [default: that of the settings, else this machine's daemon]
     #[arg(long, value_name = "HOST")]
     on: Option<String>,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
+}
+
+impl How {
+    /// The one server that is asked.
+    pub(crate) fn server(&self) -> Result<String> {
+        servers::one(self.on.as_deref())
+    }
+
+    pub(crate) fn patience_ms(&self) -> u32 {
+        u32::try_from(self.patience.as_millis()).unwrap_or(u32::MAX)
+    }
 }
 
 /// A move that was made.
@@ -65,16 +83,17 @@ struct PhaseTime {
 
 /// Asks for the move and shows it until it is over.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let server = servers::one(arguments.on.as_deref())?;
+    let how = &arguments.how;
+    let server = how.server()?;
     let message = Migrate {
         session: arguments.session,
         key: &[],
         gpu: arguments.to.unwrap_or(u32::MAX),
         stop_and_copy: arguments.stop_and_copy,
-        patience_ms: u32::try_from(arguments.patience.as_millis()).unwrap_or(u32::MAX),
+        patience_ms: how.patience_ms(),
     };
-    let moved = ask(server, &message, !arguments.json)?;
-    print(&moved, arguments.json)?;
+    let moved = ask(server, &message, !how.json)?;
+    print(&moved, how.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,6 @@
 //! The new workers are of the executable that lies in the daemon's installation now. The daemon itself stays.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use floe_wire::Migrate;
@@ -14,15 +13,8 @@ use crate::{migrate, servers};
 /// Flags of `floe upgrade`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The longest time to stop a program and let its work end, before it goes on and is stopped again later
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
-    patience: Duration,
-    /// The server: HOST [default: that of the settings, else this machine's daemon]
-    #[arg(long, value_name = "HOST")]
-    on: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: migrate::How,
 }
 
 /// What became of a session.
@@ -40,24 +32,29 @@ struct Upgraded {
 }
 
 /// One session after the other, so that no more than one program stands at a time.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let server = servers::one(arguments.on.as_deref())?;
-    let patience_ms = u32::try_from(arguments.patience.as_millis()).unwrap_or(u32::MAX);
+pub(crate) fn run(Arguments { how }: &Arguments) -> Result<ExitCode> {
+    let server = how.server()?;
     let mut all = Vec::new();
     for row in servers::sessions_of(&server)? {
-        let message = Migrate { session: row.session, key: &[], gpu: row.gpu, stop_and_copy: false, patience_ms };
+        let message = Migrate {
+            session: row.session,
+            key: &[],
+            gpu: row.gpu,
+            stop_and_copy: false,
+            patience_ms: how.patience_ms(),
+        };
         let upgraded = match migrate::ask(server.clone(), &message, false) {
             Ok(moved) => (moved.worker, moved.pause_ms, None),
             Err(error) => (0, 0.0, Some(format!("{error:#}"))),
         };
         let (worker, pause_ms, kept) = upgraded;
         let upgraded = Upgraded { session: row.session, program: row.program, worker, pause_ms, kept };
-        if !arguments.json {
+        if !how.json {
             say(&upgraded);
         }
         all.push(upgraded);
     }
-    if arguments.json {
+    if how.json {
         println!("{}", serde_json::to_string_pretty(&all)?);
     } else if all.is_empty() {
         println!("no sessions");
