@@ -10,13 +10,15 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::ops::Range;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
+/// Looks at the mappings: other threads map something meanwhile.
+const LOOKS: u32 = 16;
 /// The stack grows into the hole below it.
 const STACK: &str = "[stack]";
 
@@ -42,14 +44,29 @@ pub fn mappings() -> io::Result<File> {
 /// # Errors
 /// The system's own; what was filled until then stays filled.
 pub fn fill(mut mappings: File, ceiling: usize) -> io::Result<()> {
-    let mut text = String::new();
-    mappings.read_to_string(&mut text)?;
     let mut filled = floe_lock::lock(&FILLED);
-    for hole in holes(&text, ceiling) {
-        map_nothing(&hole, MapFlags::FIXED_NOREPLACE)?;
-        filled.holes.push(hole);
+    for _ in 1..LOOKS {
+        if fill_once(&mut mappings, ceiling, &mut filled.holes)? {
+            return Ok(());
+        }
     }
-    Ok(())
+    if fill_once(&mut mappings, ceiling, &mut filled.holes)? { Ok(()) } else { Err(Errno::EXIST.into()) }
+}
+
+/// False: somebody has mapped something between the look and the filling.
+fn fill_once(mappings: &mut File, ceiling: usize, filled: &mut Vec<Range<usize>>) -> io::Result<bool> {
+    let mut text = String::new();
+    mappings.rewind()?;
+    mappings.read_to_string(&mut text)?;
+    let mut is_whole = true;
+    for hole in holes(&text, ceiling) {
+        match map_nothing(&hole, MapFlags::FIXED_NOREPLACE) {
+            Ok(()) => filled.push(hole),
+            Err(Errno::EXIST) => is_whole = false,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(is_whole)
 }
 
 /// The holes between `ceiling` and the last mapping below the stack.
@@ -139,6 +156,20 @@ mod tests {
         assert_eq!(found, [0x7d00_0000_0000..0x7e00_0000_0000, 0x7e00_0002_0000..0x7e00_0010_0000]);
         assert_eq!(holes(MAPPINGS, 0x7e00_0001_8000)[..], found[1..]);
         assert!(holes(MAPPINGS, 0x7fff_0000_0000).is_empty());
+    }
+
+    #[test]
+    fn a_look_that_is_out_of_date_fills_what_it_can_and_says_so() {
+        // SAFETY: a new mapping at an address of the system's choice concerns nobody else.
+        let taken = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE) };
+        let start = taken.unwrap() as usize;
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, format!("{:x}-{:x} r--p\n", start + 4096, start + 8192).as_bytes())
+            .unwrap();
+        let mut filled = Vec::new();
+        assert!(!fill_once(&mut file, start, &mut filled).unwrap() && filled.is_empty(), "somebody has it");
+        let refused = fill(file, start).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]
