@@ -31,8 +31,8 @@ const WORDS: [&str; 9] = [
 ];
 /// A program that uses memory of the device's heap does not move.
 const STAYS: &str = "which no move takes along";
-/// The longest time for a program with its moves.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time after which a program with its moves stands still. Generous: machines stall.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The same numbers for the same seed.
 struct Random(u64);
