@@ -109,7 +109,7 @@ fn commit() -> String {
 /// Needs of `floe demo`: its packages, and the files of the installation that they make.
 const DEMO_PACKAGES: [&str; 6] =
     ["floe-cli", "floe-daemon", "floe-worker", "floe-demo", "floe-client-libcuda", "floe-sim-libcuda"];
-const NOT_FOR_THE_DEMO: [&str; 2] = ["floe-bench", "libfloe_client_nvml.so"];
+const NOT_FOR_THE_DEMO: [&str; 3] = ["floe-bench", "libfloe_client_nvml.so", "libfloe_client_nccl.so"];
 
 /// Builds as much of an installation as `floe demo` needs, and runs it.
 pub(crate) fn demo() -> Result<()> {
