@@ -340,6 +340,8 @@ fn dies(daemon: &Floed, victim: Victim, phase: &str) {
     assert!(is_right || may_fail, "{victim:?} in {phase}, moved: {moved}: {outcome:?}");
     if victim != Victim::Daemon {
         daemon.wait_for_workers(0);
+        // A worker is gone before its row is: the next program must not take this session for its own.
+        wait_until("the daemon lists no session", || said_of(daemon, "ps").is_empty());
     }
 }
 
