@@ -18,6 +18,7 @@ mod relay;
 mod run;
 mod serve;
 mod servers;
+mod suspend;
 mod table;
 mod upgrade;
 mod version;
@@ -60,6 +61,10 @@ enum Command {
     Ps(ps::Arguments),
     /// Move a running session to another GPU of its server, or to a new worker on its own.
     Migrate(migrate::Arguments),
+    /// Free a running session's GPU: the session waits in its server's host memory, and its program with it.
+    Suspend(suspend::Suspend),
+    /// Give a suspended session a GPU of its server again.
+    Resume(suspend::Resume),
     /// Give every running session of a server a new worker, of the version that is installed there now.
     Upgrade(upgrade::Arguments),
     /// Check client, server, device, versions, permissions; say what to do about each finding.
@@ -80,6 +85,8 @@ fn main() -> ExitCode {
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
+        Command::Suspend(arguments) => suspend::suspend(&arguments),
+        Command::Resume(arguments) => suspend::resume(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

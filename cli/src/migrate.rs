@@ -15,6 +15,10 @@ use serde::Serialize;
 
 use crate::servers;
 
+/// The numbers of what is done with a session.
+pub(crate) const MOVE: u32 = 0;
+pub(crate) const SUSPEND: u32 = 1;
+pub(crate) const RESUME: u32 = 2;
 /// The exit code after a second Ctrl-C: that of a shell for it.
 const CANCELLED: i32 = 130;
 
@@ -62,15 +66,16 @@ impl How {
 #[derive(Debug, Serialize)]
 pub(crate) struct Moved {
     server: String,
-    session: u64,
-    gpu: u32,
+    pub(crate) session: u64,
+    /// `None`: the session is suspended.
+    pub(crate) gpu: Option<u32>,
     /// The worker's process id on the server; 0: it is not shown.
     pub(crate) worker: u32,
     /// How long the program stood, by the server's clock.
     pub(crate) pause_ms: f64,
     longest_pause_ms: f64,
     retries: u32,
-    bytes: u64,
+    pub(crate) bytes: u64,
     rounds: u32,
     phases: Vec<PhaseTime>,
 }
@@ -91,9 +96,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         gpu: arguments.to.unwrap_or(u32::MAX),
         stop_and_copy: arguments.stop_and_copy,
         patience_ms: how.patience_ms(),
+        action: MOVE,
     };
     let moved = ask(server, &message, !how.json)?;
-    print(&moved, how.json)?;
+    let heading = format!(
+        "session {} is on GPU {}; the program stood for {:.1} ms",
+        moved.session,
+        moved.gpu.unwrap_or_default(),
+        moved.pause_ms
+    );
+    print(&moved, &heading, how.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -179,7 +191,7 @@ fn moved(server: String, session: u64, reply: &MigrateReply) -> Moved {
     Moved {
         server,
         session,
-        gpu: reply.gpu,
+        gpu: (reply.gpu != u32::MAX).then_some(reply.gpu),
         worker: reply.worker,
         pause_ms: milliseconds(reply.pause_us),
         longest_pause_ms: milliseconds(reply.longest_pause_us),
@@ -194,13 +206,14 @@ fn moved(server: String, session: u64, reply: &MigrateReply) -> Moved {
     }
 }
 
-fn print(moved: &Moved, json: bool) -> Result<()> {
+/// Prints what a move took, below a line that says where the session is.
+pub(crate) fn print(moved: &Moved, heading: &str, json: bool) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(moved)?);
         return Ok(());
     }
     let phases: Vec<_> = moved.phases.iter().map(|time| format!("{} {:.1} ms", time.phase, time.ms)).collect();
-    println!("session {} is on GPU {}; the program stood for {:.1} ms", moved.session, moved.gpu, moved.pause_ms);
+    println!("{heading}");
     println!("  copied: {} in {} rounds; retries: {}", servers::size(moved.bytes), moved.rounds, moved.retries);
     println!("  {}", phases.join(", "));
     Ok(())
@@ -215,7 +228,7 @@ mod tests {
         let phases = vec![floe_wire::PhaseTime { phase: 4, microseconds: 1500 }];
         let reply = MigrateReply { gpu: 1, pause_us: 2500, phases, ..MigrateReply::default() };
         let moved = moved("s".into(), 7, &reply);
-        assert_eq!((moved.gpu, moved.pause_ms), (1, 2.5));
+        assert_eq!((moved.gpu, moved.pause_ms), (Some(1), 2.5));
         assert_eq!((moved.phases[0].phase.as_str(), moved.phases[0].ms), ("park", 1.5));
         assert_eq!(name(99), "phase 99");
     }

@@ -42,6 +42,7 @@ pub(crate) fn run(Arguments { how }: &Arguments) -> Result<ExitCode> {
             gpu: row.gpu,
             stop_and_copy: false,
             patience_ms: how.patience_ms(),
+            action: migrate::MOVE,
         };
         let upgraded = match migrate::ask(server.clone(), &message, false) {
             Ok(moved) => (moved.worker, moved.pause_ms, None),

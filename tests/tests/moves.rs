@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use floe_tests::{Expectation, Floed, Linkage, Program, descendants, example, examples, installation, settled};
 
+/// Every so many moves a session goes by host memory: it is suspended and resumed.
+const SUSPENDED: u32 = 3;
 /// Borders of a program.
 const BORDERS: u64 = 8;
 /// Programs whose streams stand until the program has said more: no move is possible meanwhile. They stand at no border.
@@ -62,6 +64,20 @@ struct Moves {
     refused: BTreeMap<String, u32>,
 }
 
+impl Moves {
+    fn note(&mut self, moved: Result<(), String>) {
+        match moved {
+            Ok(()) => self.done += 1,
+            Err(words) => *self.refused.entry(words).or_default() += 1,
+        }
+    }
+
+    /// Suspends a session and resumes it on that GPU.
+    fn through_host_memory(&mut self, daemon: &Floed, session: u64, gpu: u64) {
+        self.note(told(daemon, "suspend", session, None).and_then(|()| told(daemon, "resume", session, Some(gpu))));
+    }
+}
+
 /// Moves the daemon's sessions back and forth until the program is over.
 fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
     let gpus = said_of(daemon, "gpus").len() as u64;
@@ -73,22 +89,28 @@ fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
         }
         for row in rows {
             let number = |name: &str| row[name].as_u64().expect("a number");
-            move_to(daemon, number("session"), (number("gpu") + 1) % gpus, &mut moves);
+            let (session, gpu) = (number("session"), (number("gpu") + 1) % gpus);
+            if (moves.done + 1).is_multiple_of(SUSPENDED) {
+                moves.through_host_memory(daemon, session, gpu);
+            } else {
+                move_to(daemon, session, gpu, &mut moves);
+            }
         }
     }
     moves
 }
 
 fn move_to(daemon: &Floed, session: u64, gpu: u64, moves: &mut Moves) {
-    let mut migrate = Command::new(installation().join("bin/floe"));
-    migrate.args(["migrate", &session.to_string(), "--to", &gpu.to_string(), "--json"]);
-    let output = migrate.args(["--on", daemon.unix()]).output().expect("floe migrate runs");
-    if output.status.success() {
-        moves.done += 1;
-    } else {
-        let words = String::from_utf8_lossy(&output.stderr);
-        *moves.refused.entry(words.trim().to_owned()).or_default() += 1;
-    }
+    moves.note(told(daemon, "migrate", session, Some(gpu)));
+}
+
+/// Has `floe` do something with a session. What it said on stderr, where it did not.
+fn told(daemon: &Floed, command: &str, session: u64, gpu: Option<u64>) -> Result<(), String> {
+    let mut floe = Command::new(installation().join("bin/floe"));
+    floe.args([command, &session.to_string(), "--json", "--on", daemon.unix()]);
+    let to = gpu.map(|gpu| ["--to".to_owned(), gpu.to_string()]);
+    let output = floe.args(to.iter().flatten()).output().expect("floe runs");
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
 /// The rows of a command that lists something of the daemon's.
@@ -285,6 +307,67 @@ fn an_upgrade_gives_every_session_a_new_worker_and_no_program_notices() {
         assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{outcome:?}");
     }
     daemon.wait_for_workers(0);
+}
+
+#[test]
+fn a_suspended_program_frees_its_gpu_and_goes_on_on_another() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    let free = free_of(&daemon);
+    for address in [daemon.unix().to_owned(), daemon.shm(), daemon.tcp().to_owned()] {
+        let steady = Steady::start(&daemon, &address);
+        let row = row_of(&daemon).expect("it runs");
+        let [session, gpu] = ["session", "gpu"].map(|name| row[name].as_u64().expect("a number"));
+        let state = || row_of(&daemon).map(|row| row["transport"].as_str().expect("text").to_owned());
+        told(&daemon, "suspend", session, None).expect("suspended");
+        wait_until("its GPU is free", || free_of(&daemon) == free);
+        assert!(state().is_some_and(|state| state.ends_with(", suspended")), "{:?}", state());
+        for (command, words) in [("suspend", "suspended already"), ("migrate", "floe resume")] {
+            let refused = told(&daemon, command, session, Some(1 - gpu).filter(|_| command == "migrate"));
+            assert!(refused.as_ref().is_err_and(|its| its.contains(words)), "{refused:?}");
+        }
+        // Longer than a client that is missing is waited for: this one is there.
+        std::thread::sleep(Duration::from_secs(5));
+        told(&daemon, "resume", session, Some(1 - gpu)).expect("resumed");
+        assert!(told(&daemon, "resume", session, None).is_err_and(|words| words.contains("not suspended")));
+        let outcome = steady.end();
+        assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{address}: {outcome:?}");
+        daemon.wait_for_workers(0);
+        wait_until("no session is listed", || state().is_none());
+    }
+    wait_until("nothing is left", || free_of(&daemon) == free);
+}
+
+#[test]
+fn whoever_dies_while_a_session_is_suspended_leaves_nothing_behind() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    let (before, free) = (settled(daemon.process()), free_of(&daemon));
+    for address in [daemon.unix().to_owned(), daemon.shm(), daemon.tcp().to_owned()] {
+        for victim in ["pid", "worker"] {
+            let steady = Steady::start(&daemon, &address);
+            let session = row_of(&daemon).and_then(|row| row["session"].as_u64()).expect("a number");
+            told(&daemon, "suspend", session, None).expect("suspended");
+            let process = row_of(&daemon).and_then(|row| row[victim].as_u64()).expect("a number");
+            kill(u32::try_from(process).expect("a process id"));
+            daemon.wait_for_workers(0);
+            wait_until("the daemon lists no session", || said_of(&daemon, "ps").is_empty());
+            let outcome = steady.end();
+            assert!(outcome.code != Some(0), "{victim} over {address}: {outcome:?}");
+        }
+    }
+    wait_until("the daemon is as before", || settled(daemon.process()) == before && free_of(&daemon) == free);
+}
+
+#[test]
+fn a_session_is_not_suspended_where_there_is_no_room_for_it() {
+    let settings = [("FLOE_CPU_DEVICES", "2"), ("FLOE_SUSPENDED_MEMORY", "512M")];
+    let daemon = Floed::start_with(&[], &settings);
+    let steady = Steady::start(&daemon, daemon.unix());
+    let session = row_of(&daemon).and_then(|row| row["session"].as_u64()).expect("a number");
+    let refused = told(&daemon, "suspend", session, None);
+    assert!(refused.as_ref().is_err_and(|words| words.contains("no room in host memory")), "{refused:?}");
+    told(&daemon, "migrate", session, None).expect("it runs on");
+    let outcome = steady.end();
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{outcome:?}");
 }
 
 /// Who dies while a session moves.

@@ -96,6 +96,8 @@ table! {
         "Pinned memory of a worker for data in flight: bytes, or with K, M, G, T; 12M at least.";
     host_memory: Size, "FLOE_HOST_MEMORY", All, "BYTES", default "4G",
         "Host memory of a worker, without shared memory and CPU devices: bytes, or with K, M, G, T; 128M at least. 0: no limit.";
+    suspended_memory: Size, "FLOE_SUSPENDED_MEMORY", All, "BYTES", unset "half of the machine's memory",
+        "Host memory in which suspended sessions wait, of all together: bytes, or with K, M, G, T. 0: none is suspended.";
     grace: Seconds, "FLOE_GRACE", All, "SECONDS", default "60",
         "How long a session whose connection broke waits for its client to reconnect. 0: it ends with its connection.";
     idle_limit: Seconds, "FLOE_IDLE_LIMIT", All, "SECONDS", default "0",

@@ -26,6 +26,7 @@ use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
 use crate::server::Server;
+use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
@@ -59,7 +60,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
-    let sessions = Table::new(sessions(&probe, &offered));
+    let sessions = Table::new(sessions(&probe, &offered, settings.suspended_memory));
     let server = Arc::new(Server {
         telemetry,
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
@@ -258,8 +259,9 @@ fn say_what_is_not_sealed(settings: &Settings) {
 
 /// An empty table, with the GPUs that sessions may use. NVIDIA's driver divides its memory itself. The CPU device is a
 /// separate one in each process, so the daemon divides its memory.
-fn sessions(probe: &Probe, offered: &[u32]) -> Sessions {
+fn sessions(probe: &Probe, offered: &[u32], suspended_memory: u64) -> Sessions {
     let mut sessions = Sessions::default();
+    sessions.accounting().offer(HOST_MEMORY, suspended_memory, false);
     for &index in offered {
         if let Some(gpu) = usize::try_from(index).ok().and_then(|index| probe.gpus.get(index)) {
             sessions.accounting().offer(index, gpu.free, probe.kind == "cpu");

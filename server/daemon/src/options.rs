@@ -71,6 +71,8 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Bytes of host memory of a worker; 0: all there is.
     pub host_memory: u64,
+    /// Bytes of host memory in which suspended sessions wait, of all together.
+    pub suspended_memory: u64,
     /// The transports that a session may use.
     pub transports: Vec<Transport>,
     /// Servers that sessions may connect to.
@@ -113,6 +115,7 @@ impl Settings {
             shared_memory: values.shared_memory.unwrap_or_else(half_of_memory),
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             host_memory: host_memory(values.host_memory),
+            suspended_memory: values.suspended_memory.unwrap_or_else(half_of_memory),
             transports: transports(!values.no_rings),
             peers: peers(&values)?,
             nccl: nccl(&values.nccl)?,

@@ -4,7 +4,7 @@
 //! Nothing here knows what a command means.
 
 pub(crate) mod ending;
-mod exports;
+pub(crate) mod exports;
 pub(crate) mod joining;
 pub(crate) mod log;
 pub(crate) mod moving;

@@ -12,22 +12,22 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
-use floe_device::{Gpu, OpenLibraryError, room};
+use floe_device::{Device, Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
-    Cache, Ending, Granted, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds, PeerReports,
-    Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, arrive, bound_host_memory, close_inherited, end,
-    leave_no_room, one_entry, sandbox, serve, use_rings, without_randomization,
+    ASK_EVERY, Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds,
+    PeerReports, Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, arrive, bound_host_memory,
+    close_inherited, end, keep, leave_no_room, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -35,12 +35,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
 /// The shortest time between two reports of used memory and of a missing client.
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// The shortest time between two requests for memory. Each comes with a report of what is held.
-const ASK_EVERY: Duration = Duration::from_millis(3);
 /// Reports about imports in a second. Where a program opens its blocks to another vGPU, each is one: thousands at once.
 const PEER_REPORTS: u32 = MOST_REPORTS / 2;
-/// The longest wait for a grant of memory; the daemon answers at once.
-const GRANT_WAIT: Duration = Duration::from_secs(10);
 /// The exit status when the session ended otherwise than by its client's leaving.
 const FAILED: u8 = 1;
 
@@ -126,7 +122,9 @@ fn session(task: &str) -> Result<()> {
     let (ordered, orders) = channel();
     let taker = taker.noticing(noticed).moving(ordered);
     let moves = MoveEnds { session: task.session, orders, reports: Box::new(reports.clone()) };
-    let (taker, grants) = if task.asks_for_memory { Asking::begin(taker, &reports) } else { (taker, None) };
+    let asking = reports.clone();
+    let (taker, grants) =
+        if task.asks_for_memory { Asking::begin(taker, move |report| asking.say(report)) } else { (taker, None) };
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     let output = Output::capture().context("files in memory for what kernels print")?;
@@ -220,24 +218,26 @@ fn work(
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
 ) -> Ending {
-    let gpu = match Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log)) {
+    let gpu = match start_gpu(task, mappings, log) {
         Ok(gpu) => gpu,
         Err(error) => {
             watchdog.is_over();
             return refuse(link, error);
         }
     };
-    if let Some(error) = gpu.lacks_own_kernel() {
-        log.line(format_args!("a move of it would take long, since floe's own kernel does not load: {error}"));
-    }
     match sandbox::close_behind_start(task.sandbox, Some(&reserved)) {
         Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
         Err(error) => {
             watchdog.is_over();
-            return refuse_unprotected(link, &error);
+            // Without a sandbox there is no session.
+            let unavailable = CudaError::DEVICE_UNAVAILABLE;
+            say_ended(link, unavailable.code(), "the server's log says why");
+            return Ending::Device { what: error.to_string(), error: unavailable };
         }
     }
-    reports.say(&Report::Ready);
+    if gpu.is_some() {
+        reports.say(&Report::Ready);
+    }
     let ends = PeerEnds {
         // Until the session is this worker's, it imports by a number of its own.
         session: task.arrives.map_or(task.session, |arrival| arrival.importer),
@@ -256,7 +256,7 @@ fn work(
         shared_memory: task.shared_memory,
         mirrored_memory: task.mirrored_memory,
         transport_memory: task.transport_memory,
-        device_speaks: gpu.speaks(),
+        device_speaks: gpu.as_ref().is_some_and(Gpu::speaks),
         cache,
         used: Arc::clone(&seen.used),
         joining,
@@ -268,11 +268,24 @@ fn work(
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),
     };
-    match (link, task.arrives) {
-        (Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
-        (None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
-        (None, None) => Ending::Bug("a session without a connection".into()),
+    match (gpu, link, task.arrives) {
+        (Some(gpu), Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
+        (Some(gpu), None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
+        (None, None, Some(arrival)) => keep::<<Gpu as Device>::Mapped>(arrival, plan, log),
+        _ => Ending::Bug("a session without a connection or a device".into()),
     }
+}
+
+/// Starts the device; `None`: the session is kept without one.
+fn start_gpu(task: &Task, mappings: Option<File>, log: &Log) -> Result<Option<Gpu>, OpenLibraryError> {
+    if task.arrives.is_some_and(|arrival| arrival.keeps.is_some()) {
+        return Ok(None);
+    }
+    let gpu = Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log))?;
+    if let Some(error) = gpu.lacks_own_kernel() {
+        log.line(format_args!("a move of it would take long, since floe's own kernel does not load: {error}"));
+    }
+    Ok(Some(gpu))
 }
 
 /// The session's grace period, if it is resumable.
@@ -294,23 +307,16 @@ fn refuse(link: Option<Link>, error: OpenLibraryError) -> Ending {
         }
         other => Ending::Device { what: other.to_string(), error: CudaError::DEVICE_UNAVAILABLE },
     };
-    let status = ending.told().map_or(0, CudaError::code);
-    if let Some(mut link) = link {
-        // The client may be gone; the daemon hears it in any case.
-        let _ = link.limit_writes(Some(Duration::from_secs(1)));
-        let _ = link.send(&floe_wire::Ended { status, detail: &words });
-    }
+    say_ended(link, ending.told().map_or(0, CudaError::code), &words);
     ending
 }
 
-/// Tells the client that there is no session without a sandbox.
-fn refuse_unprotected(link: Option<Link>, error: &sandbox::SandboxError) -> Ending {
-    let (status, detail) = (CudaError::DEVICE_UNAVAILABLE.code(), "the server's log says why");
+/// The client may be gone; the daemon hears it in any case.
+fn say_ended(link: Option<Link>, status: u32, detail: &str) {
     if let Some(mut link) = link {
         let _ = link.limit_writes(Some(Duration::from_secs(1)));
         let _ = link.send(&floe_wire::Ended { status, detail });
     }
-    Ending::Device { what: error.to_string(), error: CudaError::DEVICE_UNAVAILABLE }
 }
 
 /// A panic's words go to the daemon's log: fd 2 is the kernels'. It ends the session, whatever the thread still waits for.
@@ -454,44 +460,5 @@ impl PeerReports for Reports {
     fn returned(&self, returned: Returned) {
         floe_lock::lock(&self.returned).unsaid.push(returned);
         self.say_returned(Instant::now());
-    }
-}
-
-/// The way to ask the daemon for memory of the device.
-struct Asking {
-    reports: Reports,
-    answers: Receiver<Granted>,
-    /// The granted bytes.
-    granted: u64,
-    /// Until when it does not ask again.
-    pause: Instant,
-}
-
-impl Asking {
-    fn begin(taker: Taker, reports: &Reports) -> (Taker, Option<Box<dyn Grants>>) {
-        let (told, answers) = sync_channel(16);
-        let asking: Box<dyn Grants> =
-            Box::new(Self { reports: reports.clone(), answers, granted: 0, pause: Instant::now() });
-        (taker.telling(told), Some(asking))
-    }
-}
-
-impl Grants for Asking {
-    fn ask(&mut self, total: u64) -> Granted {
-        // The daemon takes a worker that reports without end for a hostile one.
-        std::thread::sleep(self.pause.saturating_duration_since(Instant::now()));
-        self.pause = Instant::now() + ASK_EVERY;
-        // An answer that came too late is to another question.
-        while self.answers.try_recv().is_ok() {}
-        self.reports.say(&Report::Wants(total));
-        let nothing = Granted { total: self.granted, left: 0 };
-        let granted = self.answers.recv_timeout(GRANT_WAIT).unwrap_or(nothing);
-        self.granted = granted.total;
-        granted
-    }
-
-    fn hold(&mut self, total: u64) {
-        self.granted = total;
-        self.reports.say(&Report::Keeps(total));
     }
 }

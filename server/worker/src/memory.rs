@@ -2,6 +2,7 @@
 //! In: wishes for room. Out: room, or a refusal with the numbers.
 //! Nothing here reads a message of the client.
 
+pub(crate) mod asking;
 pub(crate) mod budget;
 pub(crate) mod ledger;
 pub(crate) mod mirrors;

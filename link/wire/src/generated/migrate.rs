@@ -10,7 +10,7 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Instead of Attach: moves a running session to another worker of this server. `gpu` is the index of the GPU to go to, 0xffffffff for another one that the server chooses; the session's own GPU means a new worker on it. `patience_ms` is the most time for stopping the program and letting its work end; if that takes longer the program goes on, and is stopped again three times at most. `stop_and_copy` leaves out the copying ahead of the pause. Over a Unix socket a user moves its own sessions, and the server's own user and root all. Over TCP a session is moved from the address that it came from, by who has proved the token, or from anywhere with the session's `key`, which may else be empty. The reply comes when the move is over; until then come `Migrating`s. A refusal or a move that was given up has a status and a sentence; the session is then where it was. `worker` is 0 for callers that see no process ids.
+/// Instead of Attach: moves a running session to another worker of this server (`action` 0), suspends it to the server's host memory (1), or resumes a suspended one (2). `gpu` is, where it goes to one, the index of the GPU to go to, 0xffffffff for one that the server chooses; the session's own GPU means a new worker on it. `patience_ms` is the most time for stopping the program and letting its work end; if that takes longer the program goes on, and is stopped again three times at most. `stop_and_copy` leaves out the copying ahead of the pause. Over a Unix socket a user moves its own sessions, and the server's own user and root all. Over TCP a session is moved from the address that it came from, by who has proved the token, or from anywhere with the session's `key`, which may else be empty. The reply comes when the move is over; until then come `Migrating`s. A refusal or a move that was given up has a status and a sentence; the session is then where it was. `gpu` is 0xffffffff for a session that was suspended. `worker` is 0 for callers that see no process ids.
 ///
 /// Kind 0x0010, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,6 +20,7 @@ pub struct Migrate<'a> {
     pub gpu: u32,
     pub stop_and_copy: bool,
     pub patience_ms: u32,
+    pub action: u32,
 }
 
 impl<'a> Field<'a> for Migrate<'a> {
@@ -27,6 +28,7 @@ impl<'a> Field<'a> for Migrate<'a> {
         + <&'a [u8] as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
         + <bool as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -34,10 +36,11 @@ impl<'a> Field<'a> for Migrate<'a> {
         room[0..8].copy_from_slice(&self.session.to_le_bytes());
         room[8..12].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
         out.extend_from_slice(self.key);
-        let room = crate::reader::room::<9>(out);
+        let room = crate::reader::room::<13>(out);
         room[0..4].copy_from_slice(&self.gpu.to_le_bytes());
         room[4..5].copy_from_slice(&[u8::from(self.stop_and_copy)]);
         room[5..9].copy_from_slice(&self.patience_ms.to_le_bytes());
+        room[9..13].copy_from_slice(&self.action.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -47,6 +50,7 @@ impl<'a> Field<'a> for Migrate<'a> {
             gpu: reader.field("gpu")?,
             stop_and_copy: reader.field("stop_and_copy")?,
             patience_ms: reader.field("patience_ms")?,
+            action: reader.field("action")?,
         })
     }
 }

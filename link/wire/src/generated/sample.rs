@@ -708,6 +708,7 @@ impl<'a> Sample<'a> for Migrate<'a> {
             gpu: Sample::sample(source),
             stop_and_copy: Sample::sample(source),
             patience_ms: Sample::sample(source),
+            action: Sample::sample(source),
         }
     }
 }

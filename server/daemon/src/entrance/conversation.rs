@@ -97,6 +97,28 @@ pub(crate) enum Outcome {
     Migrate(MoveRequest),
 }
 
+/// What a peer wants to be done with a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// From a GPU to a GPU.
+    Move,
+    /// From a GPU to host memory.
+    Suspend,
+    /// From host memory to a GPU.
+    Resume,
+}
+
+impl Action {
+    fn of(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Move),
+            1 => Some(Self::Suspend),
+            2 => Some(Self::Resume),
+            _ => None,
+        }
+    }
+}
+
 /// A peer's wish to have a session moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MoveRequest {
@@ -105,6 +127,7 @@ pub(crate) struct MoveRequest {
     pub(crate) session: u64,
     /// The session's key, or nothing.
     pub(crate) key: Vec<u8>,
+    pub(crate) action: Action,
     /// The GPU; `None`: another one that this server chooses.
     pub(crate) gpu: Option<u32>,
     pub(crate) stop_and_copy: bool,
@@ -206,7 +229,7 @@ impl Conversation<'_> {
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
             (Stage::Welcome, Request::Join(join)) => self.join(sequence, &join),
-            (Stage::Welcome, Request::Migrate(migrate)) => Ok(self.migrate(sequence, &migrate)),
+            (Stage::Welcome, Request::Migrate(migrate)) => self.migrate(sequence, &migrate),
             (_, other) => Err(ConversationError::Refused(format!("unexpected message: {}", other.name()))),
         }
     }
@@ -350,19 +373,24 @@ impl Conversation<'_> {
     }
 
     /// The reply comes when the move is over.
-    fn migrate(&mut self, sequence: u64, request: &Migrate<'_>) -> Step {
+    fn migrate(&mut self, sequence: u64, request: &Migrate<'_>) -> Result<Step, ConversationError> {
+        let Some(action) = Action::of(request.action) else {
+            let detail = format!("nothing that is done with sessions has the number {}", request.action);
+            return self.refuse(sequence, status::INVALID_VALUE, detail);
+        };
         // Over TCP an address alone proves nothing, and this server may ask for no token.
         let has_proved = matches!(self.peer, Peer::Unix { .. }) || self.host.token().is_some();
-        Step::Over(Outcome::Migrate(MoveRequest {
+        Ok(Step::Over(Outcome::Migrate(MoveRequest {
             sequence,
             session: request.session,
             key: request.key.to_vec(),
+            action,
             gpu: (request.gpu != u32::MAX).then_some(request.gpu),
             stop_and_copy: request.stop_and_copy,
             patience: Duration::from_millis(request.patience_ms.into()).min(LONGEST_PATIENCE),
             source: self.caller().source,
             has_proved,
-        }))
+        })))
     }
 
     fn answer<'r>(&mut self, sequence: u64, reply: &impl Field<'r>) -> Result<Step, ConversationError> {

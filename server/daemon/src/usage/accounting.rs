@@ -17,6 +17,9 @@ const LEAST_OVERHEAD: u64 = 512 << 20;
 /// How many contexts' figures are kept per GPU: the latest.
 const FIGURES: usize = 15;
 
+/// In place of a GPU: the host memory in which suspended sessions wait.
+pub(crate) const HOST_MEMORY: u32 = u32::MAX;
+
 /// A GPU.
 #[derive(Debug, Default)]
 struct Gpu {

@@ -11,7 +11,7 @@ use floe_migrate::Phase;
 use floe_transport::Transport;
 use floe_wire::SessionRow;
 
-use super::accounting::Accounting;
+use super::accounting::{Accounting, HOST_MEMORY};
 use super::door::{Door, Key};
 use super::request::{SessionRequest, Tenant, printable};
 use super::seat::Seat;
@@ -129,6 +129,8 @@ pub(crate) struct Session {
     worker: Worker,
     /// Where it moves to, and the phase of that.
     moves: Option<(u32, Phase)>,
+    /// The GPU that it has, or had before it was suspended.
+    gpu: u32,
     /// The transport, for how long its client has been missing, and where it moves to.
     transport: String,
 }
@@ -157,7 +159,9 @@ impl Worker {
 /// A session that somebody wants to move.
 #[derive(Debug, Clone)]
 pub(crate) struct Movable {
+    /// The GPU that it has, or had before it was suspended.
     pub(crate) gpu: u32,
+    pub(crate) is_suspended: bool,
     pub(crate) used: u64,
     pub(crate) conditions: Arc<Conditions>,
     pub(crate) seat: Seat,
@@ -254,7 +258,7 @@ impl Sessions {
         let transport = session_request.transport.to_owned();
         self.accounting.begin(number, gpu, conditions.quota);
         let worker = Worker::new(seat.clone(), gpu, channel);
-        let session = Session { session_request, conditions, since: now, door, worker, moves: None, transport };
+        let session = Session { session_request, conditions, since: now, door, worker, moves: None, gpu, transport };
         self.rows.insert(number, session);
         seat
     }
@@ -359,8 +363,11 @@ impl Sessions {
                 let seconds = now.saturating_duration_since(since).as_secs();
                 row.transport += &format!(", broken {seconds} s");
             }
-            if let Some((gpu, phase)) = row.moves {
-                row.transport += &format!(", moves to {gpu}: {phase}");
+            match (row.moves, row.worker.gpu) {
+                (Some((HOST_MEMORY, phase)), _) => row.transport += &format!(", is being suspended: {phase}"),
+                (Some((gpu, phase)), _) => row.transport += &format!(", moves to {gpu}: {phase}"),
+                (None, HOST_MEMORY) => row.transport += ", suspended",
+                (None, _) => {}
             }
         }
         self.rows
@@ -368,7 +375,7 @@ impl Sessions {
             .filter(|(_, row)| row.is_shown_to(peer))
             .map(|(&session, row)| SessionRow {
                 session,
-                gpu: row.worker.gpu,
+                gpu: row.gpu,
                 client: &row.session_request.client,
                 pid: row.session_request.pid,
                 program: &row.session_request.program,

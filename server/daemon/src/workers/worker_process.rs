@@ -53,6 +53,9 @@ const INHERITED: [&str; 7] = [
     STANDS_VARIABLE,
 ];
 
+/// Host memory of a worker that keeps a suspended session, beside that session.
+const KEEPER: u64 = 512 << 20;
+
 /// NVIDIA's driver keeps no compiled code on disk: tenants would share it, and no worker may write.
 const NO_COMPILER_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
@@ -90,7 +93,11 @@ pub(crate) fn start(
         memory: conditions.quota,
         granularity: posting.granularity,
         asks_for_memory: posting.asks_for_memory,
-        host_memory: place.host_memory,
+        // What is kept is limited by itself.
+        host_memory: match posting.arrives.and_then(|arrival| arrival.keeps) {
+            Some(kept) => kept.saturating_add(KEEPER),
+            None => place.host_memory,
+        },
         shared_memory: place.shared_memory,
         mirrored_memory: place.mirrored_memory,
         transport_memory: place.transport_memory,

@@ -23,7 +23,7 @@ const BYTES: u64 = 1 << 30;
 const PHASES: [Phase; 6] = [Phase::Replay, Phase::Lend, Phase::Precopy, Phase::Park, Phase::Drain, Phase::Finish];
 
 fn migrate(session: u64, gpu: u32) -> Migrate<'static> {
-    Migrate { session, key: &[], gpu, stop_and_copy: false, patience_ms: 30_000 }
+    Migrate { session, key: &[], gpu, stop_and_copy: false, patience_ms: 30_000, action: 0 }
 }
 
 /// The phases that were told, and the answer: what was moved, or status and words.

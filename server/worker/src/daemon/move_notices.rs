@@ -23,6 +23,9 @@ pub struct Leave {
     pub same_gpu: bool,
     /// Whether no memory is copied before the pause.
     pub stop_and_copy: bool,
+    /// Whether the target has no GPU and keeps the session in host memory.
+    #[serde(default)]
+    pub keeps: bool,
     /// Milliseconds for park and drain together. If they take longer, the source goes on and says so ([`Said::WentOn`]).
     pub patience_ms: u64,
 }
@@ -39,6 +42,9 @@ pub struct Arrival {
     pub same_gpu: bool,
     /// Whether no memory is copied before the pause.
     pub stop_and_copy: bool,
+    /// It gets no GPU and keeps the session, in so many bytes of host memory at most.
+    #[serde(default)]
+    pub keeps: Option<u64>,
 }
 
 /// The daemon's word to a worker about a move.

@@ -15,7 +15,7 @@ use crate::daemon::descriptor_passing::Noticed;
 use crate::daemon::peer_notices::{Answers, Question};
 use crate::memory::budget::Budget;
 use crate::peer::ends::PeerEnds;
-use crate::peer::exporter::{Exporter, take_notices};
+use crate::peer::exporter::{Exporter, give_files, take_notices};
 use crate::peer::hub::Hub;
 
 /// The threads' ends of what a session shares.
@@ -43,8 +43,22 @@ impl Exports {
     }
 }
 
+/// Starts the threads of a session without a device.
+pub(crate) fn start_files<M: Mapped + 'static>(
+    hub: &Arc<Hub<M>>,
+    threads: &Threads,
+    mut exports: Exports,
+) -> Result<(), Ending> {
+    exports.take_notices(hub, threads)?;
+    let (hub, Exports { answers, questions, .. }) = (Arc::clone(hub), exports);
+    threads.start("floe-export", move || {
+        give_files(&hub, &answers, &questions);
+        None
+    })
+}
+
 /// The hub of a session that has ways to the daemon, or of one that shares nothing.
-pub(super) fn share<M: Mapped>(
+pub(crate) fn share<M: Mapped>(
     ends: Option<PeerEnds>,
     beside: &Arc<AtomicU64>,
     budget: &Budget,

@@ -93,3 +93,19 @@ impl<D: Device> Exporter<D> {
         }
     }
 }
+
+/// Answers importers of a session without a device: it has files only. Runs until nobody can ask any more.
+pub(crate) fn give_files<M: Mapped>(hub: &Hub<M>, answers: &Answers, questions: &Receiver<Question>) {
+    while let Ok(question) = questions.recv() {
+        let answer = |outcome| Answer { importer: question.importer, request: question.import.request, outcome };
+        let given = match hub.grant(&question) {
+            Ok(Granted::File(file)) => answers.give(&answer(Ok(0)), Some(file.as_fd())),
+            Ok(_) => answers.give(&answer(Err(Refused::NotSupported)), None),
+            Err(refused) => answers.give(&answer(Err(refused)), None),
+        };
+        if given.is_err() {
+            // As where a session answers: the importer hears that there is no room, or that the daemon is gone.
+            drop(answers.give(&answer(Err(Refused::OutOfMemory)), None));
+        }
+    }
+}

@@ -55,6 +55,8 @@ struct Outage {
     epoch: u64,
     /// The error of the last attempt.
     last: Option<String>,
+    /// The server has the session, and no worker answers: it is suspended or moves.
+    is_reached: bool,
     /// The user knows of it.
     told: bool,
 }
@@ -260,6 +262,8 @@ impl Keeper {
         mark: HistoryDigest,
         patience: Duration,
     ) -> Option<(Link, HistoryDigest)> {
+        // The server has the session, and a worker that stands answers nothing: it is asked again before the grace is over.
+        let patience = patience.min(self.channels.grace() / 2);
         match self.joining.resume(link, (epoch, channel), mark, patience) {
             Ok(made) => {
                 self.channels.heard();
@@ -324,7 +328,13 @@ impl Keeper {
         if self.channels.link_state() != LinkState::Broken || outage.is_some() {
             return;
         }
-        *outage = Some(Outage { began: Instant::now(), epoch: self.channels.epoch(), last: None, told: false });
+        *outage = Some(Outage {
+            began: Instant::now(),
+            epoch: self.channels.epoch(),
+            last: None,
+            is_reached: false,
+            told: false,
+        });
         let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
         log!(Info, "the connection to {server} broke; the program continues after a reconnect, within {grace} s");
     }
@@ -338,8 +348,14 @@ impl Keeper {
         };
         outage.told = true;
         let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
-        let words = "the program waits for a reconnect, at most";
-        line(Level::Error, format_args!("the connection to {server} broke; {words} {grace} s"));
+        if outage.is_reached {
+            let words =
+                "has the session and serves it by no worker now; the program waits (floe ps on it says for what)";
+            line(Level::Error, format_args!("{server} {words}"));
+        } else {
+            let words = "the program waits for a reconnect, at most";
+            line(Level::Error, format_args!("the connection to {server} broke; {words} {grace} s"));
+        }
     }
 
     /// One connection of an epoch is there; with the last of them, the link is.
@@ -362,6 +378,9 @@ impl Keeper {
         let (link, trip) = self.joining.join(self.limit(patience))?;
         // The daemon has the session, whatever holds up its worker.
         self.channels.heard();
+        if let Some(outage) = &mut *lock(&self.outage) {
+            outage.is_reached = true;
+        }
         self.channels.went(trip);
         Ok(link)
     }

@@ -7,7 +7,7 @@ use floe_migrate::Phase;
 
 use super::{Movable, Sessions, Worker};
 use crate::entrance::limits::Source;
-use crate::usage::accounting::NoRoom;
+use crate::usage::accounting::{HOST_MEMORY, NoRoom};
 use crate::usage::seat::Seat;
 use crate::workers::worker_channel::WorkerChannel;
 
@@ -41,7 +41,8 @@ impl Sessions {
         }
         let worker = &row.worker;
         Found::Its(Movable {
-            gpu: worker.gpu,
+            gpu: row.gpu,
+            is_suspended: worker.gpu == HOST_MEMORY,
             used: worker.used,
             conditions: Arc::clone(&row.conditions),
             seat: worker.seat.clone(),
@@ -68,7 +69,9 @@ impl Sessions {
         channel: Arc<WorkerChannel>,
     ) -> Result<Seat, NoRoom> {
         let Some(row) = self.rows.get(&session) else { return Err(NoRoom { free: 0 }) };
-        self.accounting.arrive((number, session), gpu, row.conditions.quota, bytes)?;
+        // A quota is one of device memory.
+        let quota = if gpu == HOST_MEMORY { 0 } else { row.conditions.quota };
+        self.accounting.arrive((number, session), gpu, quota, bytes)?;
         let seat = Seat::new(number);
         self.beside.insert(number, Worker::new(seat.clone(), gpu, channel));
         Ok(seat)
@@ -97,6 +100,9 @@ impl Sessions {
         }
         row.worker.seat.swap(&arrived.seat);
         std::mem::swap(&mut row.worker, arrived);
+        if row.worker.gpu != HOST_MEMORY {
+            row.gpu = row.worker.gpu;
+        }
         // Until it reports the next time.
         row.worker.used = row.worker.used.max(arrived.used);
         accounting.swap(session, target);

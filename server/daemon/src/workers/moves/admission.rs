@@ -4,9 +4,10 @@
 
 use floe_device::Snapshot;
 
-use crate::entrance::conversation::{MoveRequest, Refusal};
+use crate::entrance::conversation::{Action, MoveRequest, Refusal};
 use crate::server::Server;
 use crate::status;
+use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::sessions::Movable;
 use crate::usage::sessions::moving::{Asker, Found};
 
@@ -17,8 +18,21 @@ const COMPUTE_CAPABILITY: [i32; 2] = [75, 76];
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) movable: Movable,
+    /// [`HOST_MEMORY`]: it is to be suspended.
     pub(crate) gpu: u32,
     pub(crate) granularity: u64,
+}
+
+impl Plan {
+    /// Where the session is; [`HOST_MEMORY`]: it is suspended.
+    pub(crate) fn from(&self) -> u32 {
+        if self.movable.is_suspended { HOST_MEMORY } else { self.movable.gpu }
+    }
+
+    /// Whether it goes to a new worker on the GPU that it has.
+    pub(crate) fn is_same_gpu(&self) -> bool {
+        self.from() == self.gpu
+    }
 }
 
 /// A GPU as a target.
@@ -35,6 +49,8 @@ struct Candidate {
 #[derive(Debug, Clone, Copy)]
 struct Needs {
     gpu: u32,
+    /// Whether it has that GPU, or had it before it was suspended.
+    is_there: bool,
     used: u64,
     /// 0: whatever there is.
     quota: u64,
@@ -58,14 +74,33 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
     let candidates: Vec<_> = server.offered.iter().filter_map(candidate).collect();
     let has_links = sessions.has_links(request.session);
     drop(sessions);
-    let needs = Needs { gpu: movable.gpu, used: movable.used, quota: movable.conditions.quota };
-    let target = choose(&candidates, needs, request.gpu)?;
+    demand_state(request.action, movable.is_suspended)?;
+    let is_there = !movable.is_suspended;
+    let needs = Needs { gpu: movable.gpu, is_there, used: movable.used, quota: movable.conditions.quota };
+    let (gpu, granularity) = match request.action {
+        Action::Suspend => (HOST_MEMORY, server.gpu(movable.gpu).map_or(1, |gpu| gpu.granularity)),
+        Action::Move | Action::Resume => {
+            let target = choose(&candidates, needs, request.gpu)?;
+            (target.gpu, target.kind.1)
+        }
+    };
     let shares = server.peers.has_partners(request.session, request.session).then_some("memory with other sessions");
     if let Some(what) = shares.or(has_links.then_some("links with sessions of other servers")) {
         let detail = format!("it shares {what}, which cannot follow it yet");
         return Err(Refusal { status: status::NOT_SUPPORTED, detail });
     }
-    Ok(Plan { movable, gpu: target.gpu, granularity: target.kind.1 })
+    Ok(Plan { movable, gpu, granularity })
+}
+
+/// What is done with a session has to fit whether it is suspended.
+fn demand_state(action: Action, is_suspended: bool) -> Result<(), Refusal> {
+    let detail = match (action, is_suspended) {
+        (Action::Move | Action::Suspend, false) | (Action::Resume, true) => return Ok(()),
+        (Action::Move, true) => "it is suspended; floe resume gives it a GPU",
+        (Action::Suspend, true) => "it is suspended already",
+        (Action::Resume, false) => "it is not suspended; floe migrate moves it",
+    };
+    Err(Refusal { status: status::NOT_READY, detail: detail.to_owned() })
 }
 
 fn kind(gpu: &Snapshot) -> ([i32; 2], u64) {
@@ -85,14 +120,18 @@ fn choose(all: &[Candidate], needs: Needs, wanted: Option<u32>) -> Result<&Candi
             fits(there, own, needs).map(|()| there)
         }
         None => {
-            let others = all.iter().filter(|candidate| candidate.gpu != needs.gpu);
+            let others = all.iter().filter(|candidate| !(needs.is_there && candidate.gpu == needs.gpu));
             let fitting = others.filter(|candidate| fits(candidate, own, needs).is_ok());
             fitting.max_by_key(|candidate| candidate.free).ok_or_else(|| Refusal {
                 status: status::NOT_SUPPORTED,
-                detail: format!(
-                    "no other GPU of this server takes the session\n  to give it a new worker on its own GPU, name it: --to {}",
-                    needs.gpu
-                ),
+                detail: if needs.is_there {
+                    format!(
+                        "no other GPU of this server takes the session\n  to give it a new worker on its own GPU, name it: --to {}",
+                        needs.gpu
+                    )
+                } else {
+                    "no GPU of this server takes the session now\n  to hear why one does not, name it: --to GPU".to_owned()
+                },
             })
         }
     }
@@ -101,7 +140,7 @@ fn choose(all: &[Candidate], needs: Needs, wanted: Option<u32>) -> Result<&Candi
 /// Whether a session can go to this GPU, or why not.
 fn fits(there: &Candidate, own: Option<&Candidate>, needs: Needs) -> Result<(), Refusal> {
     let no = |status, detail| Err(Refusal { status, detail });
-    if there.gpu == needs.gpu {
+    if needs.is_there && there.gpu == needs.gpu {
         return Ok(());
     }
     let gpu = there.gpu;
@@ -132,7 +171,7 @@ fn fits(there: &Candidate, own: Option<&Candidate>, needs: Needs) -> Result<(), 
 mod tests {
     use super::*;
 
-    const NEEDS: Needs = Needs { gpu: 0, used: 10, quota: 50 };
+    const NEEDS: Needs = Needs { gpu: 0, is_there: true, used: 10, quota: 50 };
 
     fn gpu(gpu: u32, minor: i32, memory: u64, free: u64) -> Candidate {
         Candidate { gpu, kind: ([9, minor], 2), memory, free }
@@ -156,6 +195,25 @@ mod tests {
         let (status, words) = refused(&all, NEEDS, None);
         assert_eq!(status, status::NOT_SUPPORTED);
         assert!(words.contains("--to 0"), "{words}");
+    }
+
+    #[test]
+    fn a_suspended_session_may_have_its_gpu_back_where_there_is_room() {
+        let needs = Needs { is_there: false, ..NEEDS };
+        let all = [gpu(0, 0, 100, 90), gpu(1, 0, 100, 20)];
+        assert_eq!(choose(&all, needs, None), Ok(&all[0]));
+        let full = [gpu(0, 0, 100, 9)];
+        assert!(refused(&full, needs, Some(0)).1.contains("no room on GPU 0"));
+        assert!(refused(&full, needs, None).1.contains("no GPU of this server"));
+    }
+
+    #[test]
+    fn what_is_done_has_to_fit_the_sessions_state() {
+        let words = |action, is_suspended| demand_state(action, is_suspended).map_err(|refusal| refusal.detail);
+        assert!([Action::Move, Action::Suspend].iter().all(|action| words(*action, false).is_ok()));
+        assert_eq!(words(Action::Resume, true), Ok(()));
+        assert!(words(Action::Move, true).is_err_and(|words| words.contains("floe resume")));
+        assert!(words(Action::Suspend, true).is_err() && words(Action::Resume, false).is_err());
     }
 
     #[test]

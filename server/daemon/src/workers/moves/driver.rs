@@ -18,12 +18,16 @@ use rustix::process::Signal;
 use super::admission::{self, Plan};
 use super::registry::{NoPlace, Place};
 use super::watch::{Ending, Watch};
-use crate::entrance::conversation::{MoveRequest, Refusal};
+use crate::entrance::conversation::{Action, MoveRequest, Refusal};
 use crate::server::Server;
 use crate::status;
+use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::seat::{MOST_WORDS_AHEAD, Seat};
 use crate::workers::tending::{self, Post};
 use crate::workers::worker_channel::WorkerChannel;
+
+/// What a session takes in host memory beside its device memory, at most: contents of modules, arrays, what is on its way.
+const BESIDE: u64 = 1 << 30;
 
 /// A move that is under way.
 struct Driver {
@@ -55,14 +59,17 @@ pub(crate) fn begin(server: &Arc<Server>, request: &MoveRequest) -> Result<Arc<W
     let watch = Arc::new(Watch::new(plan.gpu, to.clone()));
     let has_ended = || Refusal { status: status::INVALID_HANDLE, detail: "the session has just ended".to_owned() };
     plan.movable.seat.take_part(number, Side::Source, to.clone()).map_err(|_| has_ended())?;
+    // Where a session has no GPU, its program stands anyway.
+    let stop_and_copy = request.stop_and_copy || request.action != Action::Move;
     let leave = Leave {
         number,
         importer: number,
-        same_gpu: plan.gpu == plan.movable.gpu,
-        stop_and_copy: request.stop_and_copy,
+        same_gpu: plan.is_same_gpu(),
+        stop_and_copy,
+        keeps: plan.gpu == HOST_MEMORY,
         patience_ms: u64::try_from(request.patience.as_millis()).unwrap_or(u64::MAX),
     };
-    let terms = Terms { patience: request.patience, stop_and_copy: request.stop_and_copy };
+    let terms = Terms { patience: request.patience, stop_and_copy };
     let seat = plan.movable.seat.clone();
     let driver = Driver {
         server: Arc::clone(server),
@@ -175,16 +182,18 @@ impl Driver {
             WorkerChannel::new(conditions.bulk_connections).map_err(|error| error.to_string())?;
         let mut sessions = self.server.sessions();
         let numbers = (self.number, self.session);
-        let seat = sessions.arrive(numbers, *gpu, described.bytes, Arc::clone(&channel)).map_err(|no_room| {
-            format!("no room on GPU {gpu}: free {} bytes, the session holds {}", no_room.free, described.bytes)
+        let bytes = if *gpu == HOST_MEMORY { described.bytes.saturating_add(BESIDE) } else { described.bytes };
+        let seat = sessions.arrive(numbers, *gpu, bytes, Arc::clone(&channel)).map_err(|no_room| {
+            format!("no room in {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
         })?;
         let asks_for_memory = sessions.accounting().is_shared_out(*gpu);
         drop(sessions);
         let arrival = Arrival {
             number: self.number,
             importer: self.number,
-            same_gpu: *gpu == movable.gpu,
+            same_gpu: self.plan.is_same_gpu(),
             stop_and_copy: self.terms.stop_and_copy,
+            keeps: (*gpu == HOST_MEMORY).then_some(bytes),
         };
         let post = Post {
             session: self.session,
@@ -258,8 +267,11 @@ impl Driver {
 
     fn heading(&self) -> String {
         format!(
-            "session {}: move {} from GPU {} to GPU {}",
-            self.session, self.number, self.plan.movable.gpu, self.plan.gpu
+            "session {}: move {} from {} to {}",
+            self.session,
+            self.number,
+            place(self.plan.from()),
+            place(self.plan.gpu)
         )
     }
 
@@ -278,6 +290,11 @@ impl Driver {
     fn say(&self, words: &str) {
         self.server.journal.of_session(self.plan.movable.conditions.source, &format!("floed: {words}\n"));
     }
+}
+
+/// A GPU, or where suspended sessions are.
+fn place(gpu: u32) -> String {
+    if gpu == HOST_MEMORY { "host memory".to_owned() } else { format!("GPU {gpu}") }
 }
 
 /// What a move took, in one line.

@@ -153,7 +153,7 @@ fn orders_about_a_move_reach_the_thread_that_waits_for_them_in_order() {
     let (moves, ordered) = std::sync::mpsc::channel();
     let taker = taker.moving(moves);
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let leave = Leave { number: 4, importer: 9, same_gpu: false, stop_and_copy: true, patience_ms: 2000 };
+    let leave = Leave { number: 4, importer: 9, same_gpu: false, stop_and_copy: true, keeps: false, patience_ms: 2000 };
     giver.order(MoveOrder::Leave(leave), Some(theirs.as_fd())).unwrap();
     drop(theirs);
     giver.order(MoveOrder::GoOn(4), None).unwrap();

@@ -5,7 +5,7 @@
 
 mod arrival;
 mod memory;
-mod wanted;
+pub(super) mod wanted;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -38,14 +38,8 @@ pub fn arrive<D: Device>(device: Arc<D>, task: Task, mut plan: Plan, output: Out
     watchdog.serves();
     watchdog.rests();
     let (threads, first) = Threads::new(watchdog.clone());
-    let stream = plan.joining.take_ahead(&threads).and_then(|()| {
-        let stream = own_stream(&ends.orders, task.number);
-        // It was passed ahead of that.
-        plan.cache = plan.joining.modules().map(Cache::new).or(plan.cache.take());
-        stream.ok_or(Ending::NotArrived("the daemon has ended the move".into()))
-    });
-    let mut stream = match stream {
-        Ok(stream) => MoveStream::over(stream),
+    let mut stream = match first_word(&mut plan, &threads, &ends, task.number) {
+        Ok(stream) => stream,
         Err(ending) => {
             watchdog.is_over();
             return ending;
@@ -69,13 +63,27 @@ pub fn arrive<D: Device>(device: Arc<D>, task: Task, mut plan: Plan, output: Out
     go_on(built, link, last_transfer, ends, (threads, first))
 }
 
+/// Takes what the daemon passes from here on, and waits for this worker's end of the move stream.
+pub(super) fn first_word(
+    plan: &mut Plan,
+    threads: &Threads,
+    ends: &MoveEnds,
+    number: u64,
+) -> Result<MoveStream, Ending> {
+    plan.joining.take_ahead(threads)?;
+    let stream = own_stream(&ends.orders, number);
+    // It was passed ahead of that.
+    plan.cache = plan.joining.modules().map(Cache::new).or(plan.cache.take());
+    stream.map(MoveStream::over).ok_or_else(|| Ending::NotArrived("the daemon has ended the move".into()))
+}
+
 /// Waits for this worker's end of the move stream. `None`: the daemon gives none.
 fn own_stream(orders: &Receiver<Ordered>, number: u64) -> Option<OwnedFd> {
     orders.iter().find(|ordered| ordered.order == MoveOrder::Arrive(number))?.stream
 }
 
 /// Waits for the daemon's word. False: the session stays where it was.
-fn is_it(orders: &Receiver<Ordered>, number: u64) -> bool {
+pub(super) fn is_it(orders: &Receiver<Ordered>, number: u64) -> bool {
     orders.iter().any(|Ordered { order, .. }| order == MoveOrder::Go(number))
 }
 
@@ -136,7 +144,7 @@ fn take_over<D: Device>(
 }
 
 /// The first word, which has to fit what this worker was started for.
-fn described(stream: &mut MoveStream, plan: &Plan) -> Result<Description, Refused> {
+pub(super) fn described(stream: &mut MoveStream, plan: &Plan) -> Result<Description, Refused> {
     let (step, _) = stream.receive::<Step>(None).map_err(|error: StreamError| error.to_string())?;
     let Step::Describe(description) = step else { return Err("the other worker does not say what it has".into()) };
     let Description { version, ordinal, granularity, .. } = description;

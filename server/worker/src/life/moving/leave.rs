@@ -2,12 +2,13 @@
 //! In: the daemon's orders, the move stream. Out: the session at the other end of it; or the session goes on here, as if
 //! nothing had been. Until the daemon's word nothing of it is given up.
 
-mod departure;
+pub(super) mod departure;
 mod lending;
 mod objects;
-mod off;
+pub(super) mod off;
+pub(super) mod partner;
 mod pause;
-mod sides;
+pub(super) mod sides;
 
 use std::sync::{Arc, Mutex};
 

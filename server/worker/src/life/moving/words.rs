@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of these words. Workers of another one do not move sessions between each other.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of a key of the move's ticket.
 pub(crate) const KEY: usize = crate::peer::proof::KEY_BYTES;
 
@@ -21,6 +21,8 @@ pub(crate) enum Step {
     Code(Vec<([u8; 32], u64)>),
     /// Behind it: contents of this hash.
     CodeBytes([u8; 32]),
+    /// Descriptors of these objects are offered as files. Who keeps the session takes them now: its source ends before they are used.
+    Files(Vec<u64>),
     /// Behind it: an image of the session's objects, as messages.
     Objects,
     /// The variables that have to be at these places.
@@ -57,6 +59,9 @@ pub(crate) struct Description {
     pub(crate) ordinal: u32,
     pub(crate) granularity: u64,
     pub(crate) link: LinkKind,
+    /// Whether the source has no device, and so no blocks that could be imported: all bytes are sent.
+    #[serde(default)]
+    pub(crate) kept: bool,
 }
 
 /// How the session reaches its client.

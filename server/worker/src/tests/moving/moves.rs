@@ -203,7 +203,7 @@ impl Moving {
             other => panic!("{other:?}"),
         }
         let (same_gpu, stop_and_copy) = self.options;
-        let task = Arrival { number: self.moves, importer: 100 + self.moves, same_gpu, stop_and_copy };
+        let task = Arrival { number: self.moves, importer: 100 + self.moves, same_gpu, stop_and_copy, keeps: None };
         let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
         target.order(MoveOrder::Arrive(self.moves), Some(theirs.into()));
         let passing = broker(&self.worker, &target);
@@ -218,6 +218,7 @@ impl Moving {
             importer: 100 + self.moves,
             same_gpu,
             stop_and_copy,
+            keeps: false,
             patience_ms: u64::try_from(self.patience.as_millis()).unwrap(),
         };
         self.worker.order(MoveOrder::Leave(leave), Some(stream));
@@ -435,7 +436,7 @@ fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
         let (far, theirs) = UnixStream::pair().unwrap();
         session.leave_by(ours.into());
         assert!(matches!(session.worker.word(), Said::Described(_)));
-        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy: true };
+        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy: true, keeps: None };
         let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
         target.order(MoveOrder::Arrive(1), Some(theirs.into()));
         drop(broker(&session.worker, &target));
@@ -616,6 +617,7 @@ fn a_source_that_lies_harms_nobody_but_the_session_that_would_arrive() {
             ordinal: 0,
             granularity: BLOCK,
             link,
+            kept: false,
         };
         change(&mut it);
         Step::Describe(it)
@@ -649,7 +651,7 @@ fn a_source_that_lies_harms_nobody_but_the_session_that_would_arrive() {
     ];
     for (case, steps) in cases.into_iter().enumerate() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy: true };
+        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy: true, keeps: None };
         let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
         target.order(MoveOrder::Arrive(1), Some(theirs.into()));
         // The broker knows no such session.

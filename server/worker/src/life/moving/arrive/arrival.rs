@@ -40,6 +40,8 @@ impl<D: Device> Arrival<D> {
         match step {
             Step::Describe(_) => Err("the session was described".into()),
             Step::Blocks(blocks) => self.memory.lend(&blocks, issuer).map(|()| Answer::Done),
+            // Descriptors are asked for where they are used.
+            Step::Files(_) => Ok(Answer::Done),
             Step::Code(named) => Ok(self.lacks(&named)),
             Step::CodeBytes(hash) => {
                 self.code.insert(hash, Content::from(body));

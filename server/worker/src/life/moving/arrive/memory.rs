@@ -8,11 +8,12 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, MemHandle};
-use floe_device::{Device, End, HASH_UNIT, HashKey, PageSize, Pinned as _, UnitHash};
+use floe_device::{Device, End, HashKey, PageSize, Pinned as _};
 
 use super::wanted::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
+use crate::life::moving::differing::{differing, hashes_of};
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
 use crate::life::moving::words::{Answer, Description, LentBlock, Piece};
 use crate::life::shared::Shared;
@@ -114,6 +115,9 @@ impl<D: Device> Memory<D> {
     }
 
     fn import(&self, block: LentBlock) -> Result<MemHandle, Refused> {
+        if self.description.kept {
+            return Err("the other worker has no device".into());
+        }
         let LentBlock { block: id, bytes, .. } = block;
         let imported = self.shared.hub.ask(&wanted(&self.description, Kind::Block, id)?);
         let imported = imported.map_err(|fault| fault.to_string())?;
@@ -194,41 +198,19 @@ impl<D: Device> Memory<D> {
     ) -> Result<Answer, Refused> {
         self.stage(issuer)?;
         let key = HashKey::of_points(key).ok_or("no points of a hash")?;
-        let theirs: Vec<UnitHash> = body
-            .chunks_exact(UnitHash::BYTES)
-            .filter_map(|hash| hash.try_into().ok())
-            .map(UnitHash::of_bytes)
-            .collect();
+        let theirs = hashes_of(body);
         let hash = || self.target.hashes(key).map_err(device("hashing this session's memory"));
         let ours = hash()?;
         if self.target.all().count() != self.blocks.len() || ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
-        let differing = self.differing(&ours, &theirs);
+        let differing = differing(self.target.all().map(|(offset, staged)| (offset, staged.bytes)), &ours, &theirs);
         let answer = self.pull(&differing)?;
         self.copied.extend(self.blocks.keys());
         if last && matches!(answer, Answer::Copied(1..)) && hash()? != theirs {
             return Err("memory differs after it was copied".into());
         }
         Ok(answer)
-    }
-
-    /// Pieces of neighbouring units that differ.
-    fn differing(&self, ours: &[UnitHash], theirs: &[UnitHash]) -> Vec<(u64, u64, u64)> {
-        let mut pieces: Vec<(u64, u64, u64)> = Vec::new();
-        let mut units = ours.iter().zip(theirs);
-        for (block, staged) in self.target.all() {
-            for offset in (0..staged.bytes).step_by(usize::try_from(HASH_UNIT).unwrap_or(usize::MAX)) {
-                if units.next().is_none_or(|(our, their)| our == their) {
-                    continue;
-                }
-                match pieces.last_mut() {
-                    Some((last, start, bytes)) if *last == block && *start + *bytes == offset => *bytes += HASH_UNIT,
-                    _ => pieces.push((block, offset, HASH_UNIT)),
-                }
-            }
-        }
-        pieces
     }
 
     /// Bytes of a block that cannot be imported.

@@ -11,10 +11,14 @@ use crate::peer::hub::{Hub, Wanted};
 use crate::peer::proof::Key;
 
 /// Why a session does not arrive here.
-pub(super) type Refused = String;
+pub(in crate::life::moving) type Refused = String;
 
 /// A descriptor of the other worker's.
-pub(super) fn file<M: Mapped>(hub: &Hub<M>, description: &Description, number: u64) -> Result<OwnedFd, Refused> {
+pub(in crate::life::moving) fn file<M: Mapped>(
+    hub: &Hub<M>,
+    description: &Description,
+    number: u64,
+) -> Result<OwnedFd, Refused> {
     let imported = hub.ask(&wanted(description, Kind::File, number)?);
     imported.map(|imported| imported.file).map_err(|fault| format!("file {number} of the other worker: {fault}"))
 }

@@ -5,13 +5,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use floe_device::{Device, HashKey};
+use floe_device::{Device, HashKey, Mapped};
 use floe_migrate::{Phase, Progress};
 use floe_transport::RingParts;
 
 use super::lending::{self, Lending};
-use super::objects::{self, Present, Told};
+use super::objects::{self, Told};
 use super::off::Off;
+use super::partner::{Partner, RUNNING, unexpected};
 use super::pause::Pause;
 use super::sides::{Daemon, Session};
 use crate::daemon::move_notices::{Described, Said};
@@ -19,10 +20,9 @@ use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{
     Answer, Contents, Description, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, VERSION,
 };
+use crate::peer::hub::Hub;
 use crate::peer::proof::{KEY_BYTES, Key};
 
-/// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
-const RUNNING: Duration = Duration::from_secs(300);
 /// The longest silence while the program stands.
 const STANDING: Duration = Duration::from_secs(60);
 /// The longest time for the session to come to a border while the program runs: a load may take that long.
@@ -40,10 +40,8 @@ const SENT: u64 = 64 << 20;
 pub(super) struct Departure<'a, D: Device> {
     pub(super) session: &'a Session<'a, D>,
     pub(super) daemon: &'a Daemon<'a>,
-    stream: MoveStream,
+    partner: Partner<'a>,
     pub(super) lending: &'a Arc<Mutex<Lending<D>>>,
-    /// How long the target may be silent.
-    patience: Duration,
     progress: Progress,
     told: Told,
 }
@@ -56,7 +54,7 @@ impl<'a, D: Device> Departure<'a, D> {
         lending: &'a Arc<Mutex<Lending<D>>>,
     ) -> Self {
         let (progress, told) = (Progress::default(), Told::default());
-        Self { session, daemon, stream, lending, patience: RUNNING, progress, told }
+        Self { session, daemon, partner: Partner::new(stream, daemon), lending, progress, told }
     }
 
     /// Goes through all phases. Ok: the session is the target's.
@@ -115,16 +113,12 @@ impl<'a, D: Device> Departure<'a, D> {
                 LinkKind::Rings { bytes, offered }
             }
         };
-        let mut key = [0; KEY_BYTES];
-        random(&mut key)?;
-        let secret = Key::of(&key).ok_or_else(|| Off::Ended("a key has another length".into()))?;
-        // Clients count their tickets from 1.
-        let ticket = u64::MAX - self.daemon.order.number;
-        shared.hub.begin_move(ticket, self.daemon.order.importer, secret)?;
+        let (ticket, key) = begin_lending(&shared.hub, self.daemon)?;
         let bytes = lending::refresh(errands, self.lending, deadline)?.iter().map(|block| block.bytes).sum();
         self.daemon.say(Said::Described(Described { bytes, objects }));
-        let description = Description { version: VERSION, session: number, ticket, key, ordinal, granularity, link };
-        self.demand_done(&Step::Describe(description), &[])
+        let description =
+            Description { version: VERSION, session: number, ticket, key, ordinal, granularity, link, kept: false };
+        self.partner.demand_done(&Step::Describe(description), &[])
     }
 
     /// Brings the target's blocks and objects up to date while the program runs.
@@ -145,39 +139,26 @@ impl<'a, D: Device> Departure<'a, D> {
     fn update_once(&mut self, standing: bool, deadline: Instant) -> Result<(), Off> {
         let (lending, since, errands) = (Arc::clone(self.lending), self.told.clock, self.session.errands);
         let present = errands.call(deadline, move |issuer| objects::look(issuer, &lending, since, standing))??;
-        self.send_code(&present)?;
-        self.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
-        self.demand_done(&Step::Objects, &[&present.image.encode()])?;
+        self.partner.send_code(&present.code)?;
+        self.partner.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
+        if self.daemon.order.keeps {
+            self.partner.demand_done(&Step::Files(present.files.clone()), &[])?;
+        }
+        self.partner.demand_done(&Step::Objects, &[&present.image.encode()])?;
         self.told.clock = present.image.clock;
         let names = self.told.names(&present)?;
         let variables = errands.call(deadline, move |issuer| issuer.find_variables(&names))?;
         if *self.told.variables != variables {
-            self.demand_done(&Step::Variables(variables.clone()), &[])?;
+            self.partner.demand_done(&Step::Variables(variables.clone()), &[])?;
             self.told.variables = Arc::new(variables);
         }
         Ok(())
     }
 
-    /// Sends the contents of libraries that the target lacks.
-    fn send_code(&mut self, present: &Present) -> Result<(), Off> {
-        if present.code.is_empty() {
-            return Ok(());
-        }
-        let all = present.code.iter().map(|(hash, content)| (*hash, content.len() as u64)).collect();
-        match self.ask(&Step::Code(all), &[])? {
-            Answer::Done => Ok(()),
-            Answer::Lacks(lacking) => lacking.into_iter().try_for_each(|index| match present.code.get(index) {
-                Some((hash, content)) => self.demand_done(&Step::CodeBytes(*hash), &[content]),
-                None => Err(unexpected(&Answer::Lacks(vec![index]))),
-            }),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     /// Copies while the program runs, in rounds as long as they shrink.
     fn copy_ahead(&mut self) -> Result<(), Off> {
         self.phase(Phase::Precopy)?;
-        let mut last = self.copy_all()?;
+        let mut last = self.copy_all(Phase::Precopy)?;
         self.count(last);
         while self.progress.rounds < ROUNDS {
             self.update()?;
@@ -198,10 +179,10 @@ impl<'a, D: Device> Departure<'a, D> {
     }
 
     /// Has the target copy all that it has not copied yet. Returns how many bytes these were.
-    fn copy_all(&mut self) -> Result<u64, Off> {
-        match self.ask(&Step::Copy, &[])? {
+    fn copy_all(&mut self, phase: Phase) -> Result<u64, Off> {
+        match self.partner.ask(&Step::Copy, &[])? {
             Answer::Copied(bytes) => Ok(bytes),
-            Answer::Send { copied, pieces } => Ok(copied + self.send_pieces(&pieces)?),
+            Answer::Send { copied, pieces } => Ok(copied + self.send_pieces(phase, &pieces)?),
             other => Err(unexpected(&other)),
         }
     }
@@ -215,10 +196,11 @@ impl<'a, D: Device> Departure<'a, D> {
         let key = HashKey::of([low(both), low(both >> 64)]);
         let hashes = floe_lock::lock(self.lending).hashes(key).map_err(Off::device("hashing the session's memory"))?;
         let body: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_bytes()).collect();
-        match self.ask(&Step::Compare { key: key.points(), last }, &[&body])? {
+        match self.partner.ask(&Step::Compare { key: key.points(), last }, &[&body])? {
             Answer::Copied(bytes) => Ok(bytes),
             Answer::Send { copied, pieces } => {
-                let sent = self.send_pieces(&pieces)?;
+                let phase = if last { Phase::Finish } else { Phase::Precopy };
+                let sent = self.send_pieces(phase, &pieces)?;
                 if last && sent > 0 {
                     // What was sent is compared, too.
                     return Ok(copied + sent + self.compare(last)?);
@@ -230,15 +212,17 @@ impl<'a, D: Device> Departure<'a, D> {
     }
 
     /// Sends what the target cannot import.
-    fn send_pieces(&mut self, pieces: &[(u64, u64, u64)]) -> Result<u64, Off> {
+    fn send_pieces(&mut self, phase: Phase, pieces: &[(u64, u64, u64)]) -> Result<u64, Off> {
         let mut sent = 0;
         for &(block, offset, bytes) in pieces {
             for start in (0..bytes).step_by(usize::try_from(SENT).unwrap_or(usize::MAX)) {
                 let (offset, count) = (offset.saturating_add(start), (bytes - start).min(SENT));
                 let read = floe_lock::lock(self.lending).read(block, offset, count);
                 let read = read.map_err(Off::device("reading the session's memory"))?;
-                self.demand_done(&Step::Bytes(Piece { block, offset }), &[&read])?;
+                self.partner.demand_done(&Step::Bytes(Piece { block, offset }), &[&read])?;
                 sent += count;
+                let progress = Progress { bytes: self.progress.bytes + sent, ..self.progress };
+                self.daemon.say(Said::Phase(phase, progress));
                 self.daemon.demand_on()?;
             }
         }
@@ -252,10 +236,10 @@ impl<'a, D: Device> Departure<'a, D> {
         let mut pause = Pause::begin(self.session, deadline)?;
         self.phase(Phase::Drain)?;
         let ended = pause.drain(deadline).and_then(|()| {
-            self.patience = STANDING;
+            self.partner.patience = STANDING;
             self.finish(&mut pause, deadline)
         });
-        self.patience = RUNNING;
+        self.partner.patience = RUNNING;
         match ended.and_then(|()| self.daemon.last_word()) {
             Ok(()) => {
                 pause.stay();
@@ -275,12 +259,13 @@ impl<'a, D: Device> Departure<'a, D> {
         let contents = pause.contents(&self.told.variables)?;
         self.send_contents(&contents)?;
         if !self.daemon.order.same_gpu {
-            let copied = self.copy_all()? + self.compare(true)?;
+            let copied = self.copy_all(Phase::Finish)? + self.compare(true)?;
             self.progress.bytes += copied;
+            self.phase(Phase::Finish)?;
         }
         let bodies: Vec<&[u8]> = last.bodies.iter().map(Vec::as_slice).collect();
-        self.demand_done(&Step::Last(Box::new(last.word)), &bodies)?;
-        self.demand_done(&Step::Frozen(pause.digest()?), &[])?;
+        self.partner.demand_done(&Step::Last(Box::new(last.word)), &bodies)?;
+        self.partner.demand_done(&Step::Frozen(pause.digest()?), &[])?;
         self.daemon.say(Said::Frozen);
         Ok(())
     }
@@ -299,36 +284,25 @@ impl<'a, D: Device> Departure<'a, D> {
             let (now, later) = rest.split_at(count);
             let heads = now.iter().map(|(contents, its)| (contents.clone(), its.len() as u64)).collect();
             let bodies: Vec<&[u8]> = now.iter().map(|(_, its)| its.as_slice()).collect();
-            self.demand_done(&Step::Contents(heads), &bodies)?;
+            self.partner.demand_done(&Step::Contents(heads), &bodies)?;
             rest = later;
         }
         Ok(())
     }
-
-    /// Sends a step that is done, or not.
-    pub(super) fn demand_done(&mut self, step: &Step, body: &[&[u8]]) -> Result<(), Off> {
-        match self.ask(step, body)? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn ask(&mut self, step: &Step, body: &[&[u8]]) -> Result<Answer, Off> {
-        let answer = self.stream.send(step, body).and_then(|()| self.stream.receive(Some(self.patience)));
-        match answer {
-            Ok((Answer::Refused(why), _)) => Err(Off::Ended(format!("the other worker: {why}"))),
-            Ok((answer, _)) => Ok(answer),
-            Err(error) => {
-                // The daemon may have ended the other worker.
-                self.daemon.demand_on()?;
-                Err(error.into())
-            }
-        }
-    }
 }
 
-fn unexpected(answer: &Answer) -> Off {
-    Off::Ended(format!("the other worker answers another question: {answer:?}"))
+/// Has the target import from this session by a ticket and a key of the move's own. Returns both.
+pub(in crate::life::moving) fn begin_lending<M: Mapped>(
+    hub: &Hub<M>,
+    daemon: &Daemon<'_>,
+) -> Result<(u64, [u8; KEY_BYTES]), Off> {
+    let mut key = [0; KEY_BYTES];
+    random(&mut key)?;
+    let secret = Key::of(&key).ok_or_else(|| Off::Ended("a key has another length".into()))?;
+    // Clients count their tickets from 1.
+    let ticket = u64::MAX - daemon.order.number;
+    hub.begin_move(ticket, daemon.order.importer, secret)?;
+    Ok((ticket, key))
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), Off> {

@@ -34,6 +34,8 @@ pub(super) struct Told {
 pub(super) struct Present {
     pub(super) blocks: Vec<LentBlock>,
     pub(super) image: Image,
+    /// Objects whose descriptors are offered.
+    pub(super) files: Vec<u64>,
     /// Contents of libraries that the image names.
     pub(super) code: Vec<([u8; 32], Content)>,
     /// Libraries whose variables the program may use.
@@ -57,12 +59,14 @@ pub(super) fn look<D: Device>(
     let named = image.contents().map_err(|error| Off::Ended(error.to_string()))?;
     let content = |(hash, _): ([u8; 32], u64)| Some((hash, issuer.content(&hash)?));
     let code = named.into_iter().filter_map(content).collect();
+    let mut files = Vec::new();
     for (object, file) in issuer.descriptors() {
+        files.push(object.id);
         let file = file.try_clone_to_owned().map_err(|error| Off::Ended(error.to_string()))?;
         issuer.offer_file(object.id, file);
     }
     let blocks = floe_lock::lock(lending).refresh(issuer).map_err(Off::device("lending the session's memory"))?;
-    Ok(Present { blocks, image, code, used: issuer.used_code() })
+    Ok(Present { blocks, image, files, code, used: issuer.used_code() })
 }
 
 impl Told {

@@ -25,19 +25,19 @@ pub(super) struct Session<'a, D: Device> {
 }
 
 /// The way to the daemon for one move.
-pub(super) struct Daemon<'a> {
-    pub(super) orders: &'a Receiver<Ordered>,
-    pub(super) reports: &'a dyn MoveReports,
-    pub(super) order: Leave,
+pub(in crate::life::moving) struct Daemon<'a> {
+    pub(in crate::life::moving) orders: &'a Receiver<Ordered>,
+    pub(in crate::life::moving) reports: &'a dyn MoveReports,
+    pub(in crate::life::moving) order: Leave,
 }
 
 impl Daemon<'_> {
-    pub(super) fn say(&self, said: Said) {
+    pub(in crate::life::moving) fn say(&self, said: Said) {
         self.reports.say(MoveReport { number: self.order.number, said });
     }
 
     /// Whether the daemon has ended the move meanwhile.
-    pub(super) fn demand_on(&self) -> Result<(), Off> {
+    pub(in crate::life::moving) fn demand_on(&self) -> Result<(), Off> {
         loop {
             match self.orders.try_recv() {
                 Ok(Ordered { order: MoveOrder::GoOn(number), .. }) if number == self.order.number => {
@@ -50,7 +50,7 @@ impl Daemon<'_> {
     }
 
     /// Waits for the daemon's last word. Ok: the session is the target's.
-    pub(super) fn last_word(&self) -> Result<(), Off> {
+    pub(in crate::life::moving) fn last_word(&self) -> Result<(), Off> {
         loop {
             match self.orders.recv() {
                 Ok(Ordered { order: MoveOrder::Release(number), .. }) if number == self.order.number => return Ok(()),

@@ -1,0 +1,154 @@
+//! A session that waits in host memory, without a GPU: suspended.
+//! In: the steps of the worker that it leaves; later the daemon's order to resume it. Out: the same steps to the worker that it
+//! goes to. Until then the program stands at its next wait. No device is here, and nothing of the client is read.
+
+mod kept;
+mod resume;
+mod waiting;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use floe_device::Mapped;
+
+use crate::daemon::move_notices::{Arrival, MoveOrder, MoveReport, Ordered, Said};
+use crate::life::ending::Ending;
+use crate::life::exports::{share, start_files};
+use crate::life::log::Log;
+use crate::life::moving::arrive::wanted::{Refused, file};
+use crate::life::moving::arrive::{described, first_word, is_it};
+use crate::life::moving::ends::MoveEnds;
+use crate::life::moving::leave::sides::Daemon;
+use crate::life::moving::stream::MoveStream;
+use crate::life::moving::words::{Answer, RING_SOCKET, Step};
+use crate::life::serve::Plan;
+use crate::life::threads::Threads;
+use crate::memory::budget::Budget;
+use crate::peer::hub::Hub;
+use kept::Kept;
+use resume::Resume;
+use waiting::Waiting;
+
+/// Keeps a session until it is resumed or its client has left.
+pub fn keep<M: Mapped + 'static>(task: Arrival, mut plan: Plan, log: &Log) -> Ending {
+    let Some(ends) = plan.moves.take() else { return Ending::Bug("a session arrives without orders".into()) };
+    let watchdog = plan.watchdog.clone();
+    watchdog.serves();
+    watchdog.rests();
+    let (threads, first) = Threads::new(watchdog.clone());
+    let keeping = Keeping::<M>::begin(task, &mut plan, &ends, &threads);
+    let started = keeping.and_then(|keeping| {
+        plan.used.store(keeping.kept.bytes(), Ordering::Relaxed);
+        keeping.start(plan, ends, &threads, log.clone())
+    });
+    let ending = match started {
+        Ok(()) => {
+            // The others hold its copies.
+            drop(threads);
+            first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
+        }
+        Err(ending) => ending,
+    };
+    watchdog.is_over();
+    ending
+}
+
+/// A session that is kept here.
+struct Keeping<M> {
+    kept: Kept,
+    hub: Arc<Hub<M>>,
+}
+
+impl<M: Mapped + 'static> Keeping<M> {
+    /// Takes the session over.
+    fn begin(task: Arrival, plan: &mut Plan, ends: &MoveEnds, threads: &Threads) -> Result<Self, Ending> {
+        let say = |said| ends.reports.say(MoveReport { number: task.number, said });
+        let mut stream = first_word(plan, threads, ends, task.number)?;
+        let beside = plan.peers.as_ref().map_or_else(Arc::default, |ends| Arc::clone(&ends.beside));
+        let (hub, exports) = share(plan.peers.take(), &beside, &Budget::default());
+        let hub = Arc::new(hub);
+        exports.map_or(Ok(()), |exports| start_files(&hub, threads, exports))?;
+        let kept = match take_over(&mut stream, plan, &hub, task.keeps.unwrap_or(0)) {
+            Ok(kept) => kept,
+            Err(why) => {
+                // The other worker may be gone; the daemon hears why.
+                let _ = stream.send(&Answer::Refused(why.clone()), &[]);
+                say(Said::Refused(why.clone()));
+                return Err(Ending::NotArrived(why));
+            }
+        };
+        say(Said::Ready);
+        if !is_it(&ends.orders, task.number) {
+            return Err(Ending::NotArrived("the daemon has ended the move".into()));
+        }
+        hub.becomes(ends.session);
+        Ok(Self { kept, hub })
+    }
+
+    /// Starts the threads: one holds the client's connections, one takes the daemon's orders.
+    fn start(self, plan: Plan, ends: MoveEnds, threads: &Threads, log: Log) -> Result<(), Ending> {
+        let rings = self.kept.files.get(&RING_SOCKET).map(std::os::fd::OwnedFd::try_clone).transpose();
+        let rings = rings.map_err(|error| Ending::Bug(format!("the socket of the rings: {error}")))?;
+        let waiting = Arc::new(Waiting::new(plan.resumption, rings));
+        let (holding, passed) = (Arc::clone(&waiting), plan.joining.passed);
+        threads.start("floe-hold", move || {
+            let passed = passed.as_ref()?;
+            holding.hold(passed).then_some(Ending::ClientLeft)
+        })?;
+        // A thread's captures are shared between its calls, of which there is one.
+        let state = Mutex::new((self, ends));
+        threads.start("floe-leave", move || {
+            let state = floe_lock::lock(&state);
+            let (keeping, ends) = &*state;
+            keeping.take_orders(ends, &waiting, &log)
+        })
+    }
+
+    /// Takes orders until there are none any more, or the session has gone.
+    fn take_orders(&self, ends: &MoveEnds, waiting: &Waiting, log: &Log) -> Option<Ending> {
+        while let Ok(Ordered { order, stream }) = ends.orders.recv() {
+            let order = match (order, &stream) {
+                (MoveOrder::Leave(order), Some(_)) => order,
+                (MoveOrder::Leave(order), None) => {
+                    let said = Said::GaveUp("no stream to the other worker came along".into());
+                    ends.reports.say(MoveReport { number: order.number, said });
+                    continue;
+                }
+                (MoveOrder::GoOn(number), _) => {
+                    ends.reports.say(MoveReport { number, said: Said::GaveUp("the move was over".into()) });
+                    continue;
+                }
+                _ => continue,
+            };
+            let daemon = Daemon { orders: &ends.orders, reports: &*ends.reports, order };
+            let resume = Resume { kept: &self.kept, hub: &self.hub, daemon: &daemon, waiting, number: ends.session };
+            let gone = stream.map(MoveStream::over).map(|stream| resume.go(stream))?;
+            match gone {
+                Ok(()) => return Some(Ending::Moved),
+                Err(off) => {
+                    log.line(format_args!("move {}: the session stays suspended: {off}", daemon.order.number));
+                    resume::gave_up(&daemon, &off);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Everything that is said before the source is frozen.
+fn take_over<M: Mapped>(stream: &mut MoveStream, plan: &Plan, hub: &Hub<M>, room: u64) -> Result<Kept, Refused> {
+    let description = described(stream, plan)?;
+    let mut file = |number| file(hub, &description, number);
+    let mut kept = Kept::new(description.clone(), room);
+    kept.take_link(&mut file)?;
+    stream.send(&Answer::Done, &[]).map_err(|error| error.to_string())?;
+    loop {
+        let (step, body) = stream.receive::<Step>(None).map_err(|error| error.to_string())?;
+        let is_last = matches!(step, Step::Frozen(_));
+        let answer = kept.step(step, body, &mut file)?;
+        stream.send(&answer, &[]).map_err(|error| error.to_string())?;
+        if is_last {
+            return Ok(kept);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The other worker of a move, as the one that the session leaves asks it.
+//! In: steps with their bytes. Out: its answers; or why there is none. It decides no step.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use super::off::Off;
+use super::sides::Daemon;
+use crate::life::moving::stream::MoveStream;
+use crate::life::moving::words::{Answer, Step};
+
+/// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
+pub(in crate::life::moving) const RUNNING: Duration = Duration::from_secs(300);
+
+/// The other worker.
+pub(in crate::life::moving) struct Partner<'a> {
+    stream: MoveStream,
+    daemon: &'a Daemon<'a>,
+    /// How long it may be silent.
+    pub(in crate::life::moving) patience: Duration,
+}
+
+impl<'a> Partner<'a> {
+    /// At the other end of this stream.
+    pub(in crate::life::moving) fn new(stream: MoveStream, daemon: &'a Daemon<'a>) -> Self {
+        Self { stream, daemon, patience: RUNNING }
+    }
+
+    /// Sends a step that is done, or not.
+    pub(in crate::life::moving) fn demand_done(&mut self, step: &Step, body: &[&[u8]]) -> Result<(), Off> {
+        match self.ask(step, body)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends the contents of libraries that it lacks, of these.
+    pub(in crate::life::moving) fn send_code<C: Deref<Target = [u8]>>(
+        &mut self,
+        code: &[([u8; 32], C)],
+    ) -> Result<(), Off> {
+        if code.is_empty() {
+            return Ok(());
+        }
+        let all = code.iter().map(|(hash, content)| (*hash, content.len() as u64)).collect();
+        match self.ask(&Step::Code(all), &[])? {
+            Answer::Done => Ok(()),
+            Answer::Lacks(lacking) => lacking.into_iter().try_for_each(|index| match code.get(index) {
+                Some((hash, content)) => self.demand_done(&Step::CodeBytes(*hash), &[content]),
+                None => Err(unexpected(&Answer::Lacks(vec![index]))),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(in crate::life::moving) fn ask(&mut self, step: &Step, body: &[&[u8]]) -> Result<Answer, Off> {
+        let answer = self.stream.send(step, body).and_then(|()| self.stream.receive(Some(self.patience)));
+        match answer {
+            Ok((Answer::Refused(why), _)) => Err(Off::Ended(format!("the other worker: {why}"))),
+            Ok((answer, _)) => Ok(answer),
+            Err(error) => {
+                // The daemon may have ended the other worker.
+                self.daemon.demand_on()?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// It has answered another question.
+pub(in crate::life::moving) fn unexpected(answer: &Answer) -> Off {
+    Off::Ended(format!("the other worker answers another question: {answer:?}"))
+}
