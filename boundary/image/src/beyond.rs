@@ -10,8 +10,8 @@ use memchr::memmem;
 use crate::fatbin::{EntryKind, Fatbin, is_container};
 use crate::{ImageError, Limits};
 
-/// The driver's functions behind `malloc` and `new`.
-const HEAP: [&[u8]; 2] = [b"malloc", b"__nv_aligned_device_malloc"];
+/// The driver's functions behind `malloc` and `new`; the last one is that of over-aligned ones, as nvcc 13 calls it.
+const HEAP: [&[u8]; 3] = [b"malloc", b"__nv_aligned_device_malloc", b"__cuda_syscall_aligned_malloc"];
 /// Parts of the names of functions that launch.
 const LAUNCHES: [&[u8]; 2] = [b"cudaLaunchDevice", b"cudaCDP2"];
 
@@ -79,6 +79,7 @@ mod tests {
         assert_eq!(of(b".extern .func (.param .b64 func_retval0) malloc\n(\n"), Some(Beyond::Heap));
         assert_eq!(of(b"\x7fELF\0_Z1kPPi\0malloc\0free\0"), Some(Beyond::Heap));
         assert_eq!(of(b"call (x), __nv_aligned_device_malloc, (y);"), Some(Beyond::Heap));
+        assert_eq!(of(b".extern .func __cuda_syscall_aligned_malloc\n"), Some(Beyond::Heap));
         assert_eq!(of(b"\x7fELF\0cudaLaunchDeviceV2_ptsz\0"), Some(Beyond::Launches));
         for none in [&b".param .b64 malloc_param_0"[..], b"\0_Z8mymallocv\0", b"\0malloc.part\0", b"\0free\0", b""] {
             assert_eq!(of(none), None, "{}", none.escape_ascii());

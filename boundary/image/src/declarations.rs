@@ -2,10 +2,12 @@
 //! In goes a text as programs carry it, out comes the sum of its `.global` and `.const` variables, wherever they stand.
 //! It has no tokens of its own: the parser of the CPU device reads the text. For a text that the parser refuses there is no answer.
 
-use floe_ptx::{Initializer, Limits, Linkage, ScalarType, Space, Statement, Variable};
+use floe_ptx::{Initializer, Limits, Linkage, Module, ScalarType, Space, Statement, Variable};
 
 /// The parts of a text that are read: values of variables only where their number is the size.
 const LIMITS: Limits = Limits { text_bytes: 1 << 30, statements: 64 << 20, elements: 4 << 20, depth: 64 };
+/// The most variables that one declaration makes, as far as names are made of it.
+const MOST_OF_ONE: u64 = 1 << 16;
 /// The least alignment of a variable: the next one begins no further behind it.
 const ALIGNED: u64 = 16;
 /// Bytes of a texture, sampler or surface in memory, and some more: ptxas 13.0 has 64, 4 and 32 of them.
@@ -15,13 +17,38 @@ const HANDLE: u64 = 64;
 pub(crate) fn bytes(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok().filter(|text| is_plain(text.as_bytes()))?;
     let module = floe_ptx::declarations(text, &LIMITS).ok()?;
+    let mut all = variables(&module);
+    all.try_fold(0_u64, |sum, variable| Some(sum.saturating_add(of_variable(variable)?)))
+}
+
+/// The names of the variables; `None` as for [`bytes`].
+pub(crate) fn names(text: &[u8]) -> Option<Vec<String>> {
+    let text = std::str::from_utf8(self::text(text)?).ok().filter(|text| is_plain(text.as_bytes()))?;
+    let module = floe_ptx::declarations(text, &LIMITS).ok()?;
+    let all = variables(&module);
+    let nameable = all.filter(|variable| matches!(variable.space, Space::Global | Space::Constant));
+    let mut names = Vec::new();
+    for variable in nameable {
+        match variable.range {
+            None => names.push(variable.name.to_string()),
+            // `name<N>` declares name0 to nameN-1.
+            Some(count) if u64::from(count) <= MOST_OF_ONE => {
+                names.extend((0..count).map(|number| format!("{}{number}", variable.name)));
+            }
+            Some(_) => return None,
+        }
+    }
+    Some(names)
+}
+
+/// All variables, wherever they stand.
+fn variables<'a, 'b>(module: &'b Module<'a>) -> impl Iterator<Item = &'b Variable<'a>> {
     let inside = module.functions.iter().flat_map(|function| function.body.iter().flatten());
     let inside = inside.filter_map(|statement| match statement {
         Statement::Variable(variable) => Some(&**variable),
         _ => None,
     });
-    let mut all = module.variables.iter().chain(inside);
-    all.try_fold(0_u64, |sum, variable| Some(sum.saturating_add(of_variable(variable)?)))
+    module.variables.iter().chain(inside)
 }
 
 /// Whether every compiler ends the text's lines and strings at the same places. ptxas 13.0 knows no escapes and

@@ -10,6 +10,9 @@ pub enum ImageError {
     /// The program passed a null pointer.
     #[error("the image pointer is null")]
     Null,
+    /// A PTX text whose declarations are not understood, so that a variable might be missed.
+    #[error("the declarations of a PTX text are not understood")]
+    Undeclared,
     /// None of the four forms.
     #[error("not a fat binary, cubin or PTX text: the image starts with bytes {0:02x?}")]
     UnknownForm(Vec<u8>),

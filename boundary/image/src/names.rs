@@ -1,16 +1,11 @@
 //! The names of all variables that code may have, whichever of its parts a device runs.
 //! In: an image's bytes. Out: names, of which a driver knows some. Nothing is said of sizes or places.
-//! Texts are searched line by line, as compilers write them: a declaration begins its line.
+//! Texts are read by the parser of the CPU device. Of one that it refuses nobody knows the variables, which is an error.
 
 use std::collections::BTreeSet;
 
 use crate::fatbin::{EntryKind, Fatbin, is_container};
-use crate::{ImageError, Limits, variables};
-
-/// Words that may come before a declaration's state space.
-const LINKAGE: [&str; 4] = [".visible", ".extern", ".weak", ".common"];
-/// The state spaces of variables that a host can name.
-const SPACES: [&str; 2] = [".global", ".const"];
+use crate::{ImageError, Limits, declarations, linked, variables};
 
 /// The names of variables in a fat binary, cubin or PTX text.
 ///
@@ -31,21 +26,21 @@ pub fn names_of_variables(image: &[u8], limits: &Limits) -> Result<BTreeSet<Stri
 }
 
 fn add(code: &[u8], names: &mut BTreeSet<String>) -> Result<(), ImageError> {
-    if code.starts_with(b"\x7fELF") {
-        names.extend(variables(code)?.into_iter().map(|variable| variable.name));
-    } else {
-        names.extend(String::from_utf8_lossy(code).lines().filter_map(declared).map(str::to_owned));
+    if !code.starts_with(b"\x7fELF") {
+        return add_declared(code, names);
     }
-    Ok(())
+    match linked::texts(code) {
+        Some(texts) => texts.into_iter().try_for_each(|text| add_declared(text, names)),
+        None => {
+            names.extend(variables(code)?.into_iter().map(|variable| variable.name));
+            Ok(())
+        }
+    }
 }
 
-/// The variable that a line declares.
-fn declared(line: &str) -> Option<&str> {
-    let mut words = line.split_whitespace().skip_while(|word| LINKAGE.contains(word));
-    SPACES.contains(&words.next()?).then_some(())?;
-    let is_name = |word: &&str| word.starts_with(|first: char| first.is_alphabetic() || "_$%".contains(first));
-    let name = words.find(is_name)?.split(['[', '=', ';', ',']).next()?;
-    (!name.is_empty()).then_some(name)
+fn add_declared(text: &[u8], names: &mut BTreeSet<String>) -> Result<(), ImageError> {
+    names.extend(declarations::names(text).ok_or(ImageError::Undeclared)?);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -60,5 +55,18 @@ mod tests {
         let limits = Limits { image_bytes: 1 << 20, entry_bytes: 1 << 20, entries: 4 };
         let names = names_of_variables(text.as_bytes(), &limits).unwrap_or_default();
         assert_eq!(names.into_iter().collect::<Vec<_>>(), ["$shared$1", "_scale", "count", "table"]);
+    }
+
+    #[test]
+    fn no_spelling_hides_a_name_and_a_text_that_is_none_is_an_error() {
+        let text = ".version 8.0\n.target sm_90\n.address_size 64\n/*c*/ .global .u32 one, two;\n.visible .global\n.u32\nthree;\n\
+                    .const .u32 four; .global .u32 five;\n";
+        let limits = Limits { image_bytes: 1 << 20, entry_bytes: 1 << 20, entries: 4 };
+        let sorted =
+            |image: &[u8]| names_of_variables(image, &limits).map(|names| names.into_iter().collect::<Vec<_>>());
+        assert_eq!(sorted(text.as_bytes()).unwrap_or_default(), ["five", "four", "one", "three", "two"]);
+        let linked = crate::linked_image(&[text.as_bytes()]);
+        assert_eq!(sorted(&linked).unwrap_or_default(), ["five", "four", "one", "three", "two"]);
+        assert!(sorted(b".version 8.0\n.target sm_90\n.global .u32 @;").is_err());
     }
 }

@@ -375,12 +375,13 @@ impl Keeper {
 
     /// Makes one more connection of the session.
     fn join(&self, patience: Duration) -> Result<Link, ConnectError> {
-        let (link, trip) = self.joining.join(self.limit(patience))?;
+        let joined = self.joining.join(self.limit(patience));
+        if let Some(outage) = &mut *lock(&self.outage) {
+            outage.is_reached = joined.is_ok();
+        }
+        let (link, trip) = joined?;
         // The daemon has the session, whatever holds up its worker.
         self.channels.heard();
-        if let Some(outage) = &mut *lock(&self.outage) {
-            outage.is_reached = true;
-        }
         self.channels.went(trip);
         Ok(link)
     }

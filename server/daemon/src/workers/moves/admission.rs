@@ -76,7 +76,9 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
     drop(sessions);
     demand_state(request.action, movable.is_suspended)?;
     let is_there = !movable.is_suspended;
-    let needs = Needs { gpu: movable.gpu, is_there, used: movable.used, quota: movable.conditions.quota };
+    // What a suspended session takes in host memory is more than it has on a GPU: its worker says what that is.
+    let used = if is_there { movable.used } else { 0 };
+    let needs = Needs { gpu: movable.gpu, is_there, used, quota: movable.conditions.quota };
     let (gpu, granularity) = match request.action {
         Action::Suspend => (HOST_MEMORY, server.gpu(movable.gpu).map_or(1, |gpu| gpu.granularity)),
         Action::Move | Action::Resume => {

@@ -26,7 +26,7 @@ use crate::usage::seat::{MOST_WORDS_AHEAD, Seat};
 use crate::workers::tending::{self, Post};
 use crate::workers::worker_channel::WorkerChannel;
 
-/// What a session takes in host memory beside its device memory, at most: contents of modules, arrays, what is on its way.
+/// What a session takes in host memory beside its device memory, at most: contents of modules, what is on its way.
 const BESIDE: u64 = 1 << 30;
 
 /// A move that is under way.
@@ -182,7 +182,11 @@ impl Driver {
             WorkerChannel::new(conditions.bulk_connections).map_err(|error| error.to_string())?;
         let mut sessions = self.server.sessions();
         let numbers = (self.number, self.session);
-        let bytes = if *gpu == HOST_MEMORY { described.bytes.saturating_add(BESIDE) } else { described.bytes };
+        let bytes = match *gpu {
+            // What the session uses counts its arrays, too.
+            HOST_MEMORY => described.bytes.max(movable.used).saturating_add(BESIDE),
+            _ => described.bytes,
+        };
         let seat = sessions.arrive(numbers, *gpu, bytes, Arc::clone(&channel)).map_err(|no_room| {
             format!("no room in {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
         })?;

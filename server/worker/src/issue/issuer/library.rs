@@ -64,7 +64,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
                 Err(untold()).inspect_err(|fault| self.bind_failure(id, fault))
             }
             (Ok((code, info)), Some(charge)) => {
-                self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, _kept: kept }));
+                self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, has_found: false, _kept: kept }));
                 body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
             (Err(failure), charge) => {
@@ -109,8 +109,10 @@ impl<D: Device> LibraryRequests for Issuer<D> {
     }
 
     fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
-        let library = self.libraries.get(message.library.0)?.code;
-        let found = self.device().find_global(library, message.name)?;
+        let library = self.libraries.get_mut(message.library.0)?;
+        library.has_found = true;
+        let code = library.code;
+        let found = self.device().find_global(code, message.name)?;
         body(&FindGlobalReply { at: found.at, bytes: found.bytes, managed: found.is_managed })
     }
 

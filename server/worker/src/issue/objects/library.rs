@@ -16,6 +16,8 @@ pub(crate) struct Loaded {
     pub(crate) contents: Vec<(Hash, Content)>,
     /// Bytes of the device's memory it is charged.
     pub(crate) charge: u64,
+    /// Whether the program has asked where one of its variables is.
+    pub(crate) has_found: bool,
     /// Host memory it is charged.
     pub(crate) _kept: Kept,
 }

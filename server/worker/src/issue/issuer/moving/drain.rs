@@ -54,6 +54,10 @@ impl<D: Device> Issuer<D> {
         if streams + tasks + host_functions + waits > 0 {
             return Ok(Some(Left { tasks, host_functions, waits, streams }));
         }
+        if self.shared.printing.is_possible() {
+            // What kernels have printed is written out by a wait only, also by one for work that is over.
+            self.draining.iter().for_each(|completion| completion.settle());
+        }
         self.draining.clear();
         self.orphans.clear();
         Ok(None)

@@ -72,11 +72,13 @@ impl<D: Device> Issuer<D> {
         self.functions.given_up()
     }
 
-    /// What the code of libraries is made of whose variables the program may use: those with kernels that it found, and those
-    /// that were loaded at once.
+    /// What the code of libraries is made of whose variables the program may use: those with kernels or variables that it found,
+    /// and those that were loaded at once.
     pub(crate) fn used_code(&self) -> Vec<(u64, Vec<Content>)> {
         let found: BTreeSet<u64> = self.kernels.values().map(|kernel| kernel.library.0).collect();
-        let is_used = |id: u64, library: &Loaded| matches!(library.code, Code::Module(_)) || found.contains(&id);
+        let is_used = |id: u64, library: &Loaded| {
+            matches!(library.code, Code::Module(_)) || library.has_found || found.contains(&id)
+        };
         let used = self.libraries.entries().filter(|(id, library)| is_used(*id, library));
         let contents = |library: &Loaded| library.contents.iter().map(|(_, content)| content.clone()).collect();
         used.map(|(id, library)| (id, contents(library))).collect()
@@ -96,17 +98,32 @@ impl<D: Device> Issuer<D> {
         variables
     }
 
-    /// The bytes of variables, arrays and mirrors. Nothing is under way.
-    pub(crate) fn contents_beside_blocks(&self, variables: &[Variable]) -> CudaResult<Vec<(Contents, Vec<u8>)>> {
+    /// The bytes of variables and mirrors. Nothing is under way.
+    pub(crate) fn variables_and_mirrors(&self, variables: &[Variable]) -> CudaResult<Vec<(Contents, Vec<u8>)>> {
         let mut contents = self.read_variables(variables)?;
-        for (id, array) in self.arrays.entries() {
-            for slice in 0..array.shape.slices() {
-                contents.push((Contents::Array { array: id, slice: slice as u64 }, self.read_slice(array, slice)?));
-            }
-        }
         // The client has been told of the device's last changes.
         let mirrors = self.shared.mirrors.contents().into_iter();
         contents.extend(mirrors.map(|(at, bytes)| (Contents::Mirror { at }, bytes)));
+        Ok(contents)
+    }
+
+    /// The bytes of slices of arrays, from this one of all on: so many that they have `most` bytes, or one. Empty: there is none.
+    /// Nothing is under way.
+    pub(crate) fn slices_of_arrays(&self, from: usize, most: usize) -> CudaResult<Vec<(Contents, Vec<u8>)>> {
+        let (mut contents, mut bytes) = (Vec::new(), 0);
+        for (id, array, slice) in self
+            .arrays
+            .entries()
+            .flat_map(|(id, array)| (0..array.shape.slices()).map(move |slice| (id, array, slice)))
+            .skip(from)
+        {
+            let read = self.read_slice(array, slice)?;
+            bytes += read.len();
+            contents.push((Contents::Array { array: id, slice: slice as u64 }, read));
+            if bytes >= most {
+                break;
+            }
+        }
         Ok(contents)
     }
 

@@ -258,6 +258,16 @@ impl<'a, D: Device> Departure<'a, D> {
         self.update_once(true, Instant::now() + STANDING)?;
         let contents = pause.contents(&self.told.variables)?;
         self.send_contents(&contents)?;
+        let mut sent = 0;
+        loop {
+            let slices = pause.slices(sent, TOGETHER)?;
+            if slices.is_empty() {
+                break;
+            }
+            self.send_contents(&slices)?;
+            sent += slices.len();
+            self.daemon.demand_on()?;
+        }
         if !self.daemon.order.same_gpu {
             let copied = self.copy_all(Phase::Finish)? + self.compare(true)?;
             self.progress.bytes += copied;

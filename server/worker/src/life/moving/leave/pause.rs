@@ -109,11 +109,18 @@ impl<'a, D: Device> Pause<'a, D> {
         Ok(Some(at))
     }
 
-    /// The bytes of what is not memory of blocks.
+    /// The bytes of what is not memory of blocks, beside arrays.
     pub(super) fn contents(&self, variables: &Arc<Vec<Variable>>) -> Result<Vec<(Contents, Vec<u8>)>, Off> {
         let variables = Arc::clone(variables);
-        let contents = self.call(move |issuer| issuer.contents_beside_blocks(&variables))?;
-        contents.map_err(Off::device("reading variables and arrays"))
+        let contents = self.call(move |issuer| issuer.variables_and_mirrors(&variables))?;
+        contents.map_err(Off::device("reading variables"))
+    }
+
+    /// The bytes of slices of arrays, from this one on: so many together. Empty: there is none. An array may be larger than what
+    /// this process may have of host memory.
+    pub(super) fn slices(&self, from: usize, most: usize) -> Result<Vec<(Contents, Vec<u8>)>, Off> {
+        let slices = self.call(move |issuer| issuer.slices_of_arrays(from, most))?;
+        slices.map_err(Off::device("reading arrays"))
     }
 
     /// One number for all of the session's tables.
