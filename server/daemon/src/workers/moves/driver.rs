@@ -188,7 +188,8 @@ impl Driver {
             _ => described.bytes,
         };
         let seat = sessions.arrive(numbers, *gpu, bytes, Arc::clone(&channel)).map_err(|no_room| {
-            format!("no room in {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
+            let where_to = if *gpu == HOST_MEMORY { "in" } else { "on" };
+            format!("no room {where_to} {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
         })?;
         let asks_for_memory = sessions.accounting().is_shared_out(*gpu);
         drop(sessions);
