@@ -8,17 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use floe_migrate::Phase;
+use floe_migrate::{Action, Phase};
 use floe_session::{Canceller, Inquiry, MigrationNews};
 use floe_wire::{Call as _, Migrate, MigrateReply, Migrating};
 use serde::Serialize;
 
 use crate::servers;
 
-/// The numbers of what is done with a session.
-pub(crate) const MOVE: u32 = 0;
-pub(crate) const SUSPEND: u32 = 1;
-pub(crate) const RESUME: u32 = 2;
 /// The exit code after a second Ctrl-C: that of a shell for it.
 const CANCELLED: i32 = 130;
 
@@ -96,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         gpu: arguments.to.unwrap_or(u32::MAX),
         stop_and_copy: arguments.stop_and_copy,
         patience_ms: how.patience_ms(),
-        action: MOVE,
+        action: Action::Move.number(),
     };
     let moved = ask(server, &message, !how.json)?;
     let heading = format!(

@@ -1,9 +1,10 @@
-//! `floe suspend` and `floe resume`: a running session gives its GPU up and waits in its server's host memory, and gets a GPU
-//! again. In: a session's number. Out: progress on stderr, the result on stdout. The program waits meanwhile, and is not told.
+//! `floe suspend` and `floe resume`: a session leaves its GPU for its server's host memory, and gets a GPU again.
+//! In: a session's number. Out: progress on stderr, the result on stdout. The program is not told.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use floe_migrate::Action;
 use floe_wire::Migrate;
 
 use crate::{migrate, servers};
@@ -31,7 +32,7 @@ pub(crate) struct Resume {
 
 /// Suspends a session.
 pub(crate) fn suspend(Suspend { session, how }: &Suspend) -> Result<ExitCode> {
-    let moved = ask(*session, None, migrate::SUSPEND, how)?;
+    let moved = ask(*session, None, Action::Suspend, how)?;
     let heading = format!(
         "session {} is suspended, {} of device memory wait in host memory; its GPU is free",
         moved.session,
@@ -43,20 +44,20 @@ pub(crate) fn suspend(Suspend { session, how }: &Suspend) -> Result<ExitCode> {
 
 /// Resumes a suspended session.
 pub(crate) fn resume(Resume { session, to, how }: &Resume) -> Result<ExitCode> {
-    let moved = ask(*session, *to, migrate::RESUME, how)?;
+    let moved = ask(*session, *to, Action::Resume, how)?;
     let heading = format!("session {} goes on, on GPU {}", moved.session, moved.gpu.unwrap_or_default());
     migrate::print(&moved, &heading, how.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(session: u64, gpu: Option<u32>, action: u32, how: &migrate::How) -> Result<migrate::Moved> {
+fn ask(session: u64, gpu: Option<u32>, action: Action, how: &migrate::How) -> Result<migrate::Moved> {
     let message = Migrate {
         session,
         key: &[],
         gpu: gpu.unwrap_or(u32::MAX),
         stop_and_copy: true,
         patience_ms: how.patience_ms(),
-        action,
+        action: action.number(),
     };
     migrate::ask(how.server()?, &message, !how.json)
 }

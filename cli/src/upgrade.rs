@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use floe_migrate::Action;
 use floe_wire::Migrate;
 use serde::Serialize;
 
@@ -42,7 +43,7 @@ pub(crate) fn run(Arguments { how }: &Arguments) -> Result<ExitCode> {
             gpu: row.gpu,
             stop_and_copy: false,
             patience_ms: how.patience_ms(),
-            action: migrate::MOVE,
+            action: Action::Move.number(),
         };
         let upgraded = match migrate::ask(server.clone(), &message, false) {
             Ok(moved) => (moved.worker, moved.pause_ms, None),

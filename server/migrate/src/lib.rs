@@ -3,11 +3,13 @@
 //! It is pure: no socket, no process, no device, no clock. The daemon carries out what it says.
 #![forbid(unsafe_code)]
 
+mod action;
 mod coordinator;
 mod outcome;
 mod phase;
 mod said;
 
+pub use action::Action;
 pub use coordinator::{Coordinator, Input, Output, RETRIES, TIME_LIMIT, Terms};
 pub use outcome::{Outcome, Record, Why};
 pub use phase::{Phase, Progress};

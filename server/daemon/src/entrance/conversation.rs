@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use floe_migrate::Action;
 use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
@@ -95,28 +96,6 @@ pub(crate) enum Outcome {
     Peer(u64),
     /// The peer wants a session moved. Its connection is at a frame's border, and hears of the move.
     Migrate(MoveRequest),
-}
-
-/// What a peer wants to be done with a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// From a GPU to a GPU.
-    Move,
-    /// From a GPU to host memory.
-    Suspend,
-    /// From host memory to a GPU.
-    Resume,
-}
-
-impl Action {
-    fn of(number: u32) -> Option<Self> {
-        match number {
-            0 => Some(Self::Move),
-            1 => Some(Self::Suspend),
-            2 => Some(Self::Resume),
-            _ => None,
-        }
-    }
 }
 
 /// A peer's wish to have a session moved.
@@ -374,7 +353,7 @@ impl Conversation<'_> {
 
     /// The reply comes when the move is over.
     fn migrate(&mut self, sequence: u64, request: &Migrate<'_>) -> Result<Step, ConversationError> {
-        let Some(action) = Action::of(request.action) else {
+        let Some(action) = Action::numbered(request.action) else {
             let detail = format!("nothing that is done with sessions has the number {}", request.action);
             return self.refuse(sequence, status::INVALID_VALUE, detail);
         };

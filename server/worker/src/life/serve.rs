@@ -325,14 +325,7 @@ impl<D: Device> Built<D> {
         let started = start_own((&shared, &threads), (issuer, completer, releaser), (rest, receiver, reader))
             .and_then(|()| start_leaving())
             .and_then(|()| joins.start(&shared, &threads, parking));
-        let ending = match started {
-            Ok(()) => {
-                // The others hold its copies.
-                drop(threads);
-                first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
-            }
-            Err(ending) => ending,
-        };
+        let ending = threads.await_ending(&first, started);
         errands.close();
         ending
     }

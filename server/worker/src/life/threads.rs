@@ -32,6 +32,16 @@ impl Threads {
         &self.watchdog
     }
 
+    /// Waits for why the session is over: what the first to know says, or why the threads were not `started`.
+    pub(crate) fn await_ending(self, first: &Receiver<Ending>, started: Result<(), Ending>) -> Ending {
+        // The threads hold its copies.
+        drop(self);
+        match started {
+            Ok(()) => first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into())),
+            Err(ending) => ending,
+        }
+    }
+
     /// Starts a thread. One that ends because the others do knows no reason. It is called once, by reference. So its
     /// captures are still there when the reason is reported; it takes out those that may go before.
     ///

@@ -349,8 +349,7 @@ impl Keeper {
         outage.told = true;
         let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
         if outage.is_reached {
-            let words =
-                "has the session and serves it by no worker now; the program waits (floe ps on it says for what)";
+            let words = "keeps the session, but no worker answers: the program waits; floe ps shows why";
             line(Level::Error, format_args!("{server} {words}"));
         } else {
             let words = "the program waits for a reconnect, at most";

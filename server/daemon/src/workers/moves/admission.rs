@@ -3,8 +3,9 @@
 //! It changes nothing.
 
 use floe_device::Snapshot;
+use floe_migrate::Action;
 
-use crate::entrance::conversation::{Action, MoveRequest, Refusal};
+use crate::entrance::conversation::{MoveRequest, Refusal};
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::HOST_MEMORY;
@@ -49,7 +50,7 @@ struct Candidate {
 #[derive(Debug, Clone, Copy)]
 struct Needs {
     gpu: u32,
-    /// Whether it has that GPU, or had it before it was suspended.
+    /// Whether it has that GPU now. Else it is suspended, and had it before.
     is_there: bool,
     used: u64,
     /// 0: whatever there is.

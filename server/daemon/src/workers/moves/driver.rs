@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
-use floe_migrate::{Coordinator, Described, Input, Outcome, Output, Phase, Progress, Record, Side, Terms};
+use floe_migrate::{Action, Coordinator, Described, Input, Outcome, Output, Phase, Progress, Record, Side, Terms};
 use floe_worker::contract::Arrival;
 use floe_worker::move_notices::{Leave, MOST_REASON, MoveOrder};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use super::admission::{self, Plan};
 use super::registry::{NoPlace, Place};
 use super::watch::{Ending, Watch};
-use crate::entrance::conversation::{Action, MoveRequest, Refusal};
+use crate::entrance::conversation::{MoveRequest, Refusal};
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::HOST_MEMORY;

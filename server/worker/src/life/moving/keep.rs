@@ -6,19 +6,20 @@ mod kept;
 mod resume;
 mod waiting;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use floe_device::Mapped;
 
-use crate::daemon::move_notices::{Arrival, MoveOrder, MoveReport, Ordered, Said};
+use crate::daemon::move_notices::{Arrival, MoveReport, Said};
 use crate::life::ending::Ending;
 use crate::life::exports::{share, start_files};
 use crate::life::log::Log;
 use crate::life::moving::arrive::wanted::{Refused, file};
 use crate::life::moving::arrive::{described, first_word, is_it};
 use crate::life::moving::ends::MoveEnds;
-use crate::life::moving::leave::sides::Daemon;
+use crate::life::moving::leave::partner::Partner;
+use crate::life::moving::leave::sides::next_leave;
 use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{Answer, RING_SOCKET, Step};
 use crate::life::serve::Plan;
@@ -41,14 +42,7 @@ pub fn keep<M: Mapped + 'static>(task: Arrival, mut plan: Plan, log: &Log) -> En
         plan.used.store(keeping.kept.bytes(), Ordering::Relaxed);
         keeping.start(plan, ends, &threads, log.clone())
     });
-    let ending = match started {
-        Ok(()) => {
-            // The others hold its copies.
-            drop(threads);
-            first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
-        }
-        Err(ending) => ending,
-    };
+    let ending = threads.await_ending(&first, started);
     watchdog.is_over();
     ending
 }
@@ -95,39 +89,20 @@ impl<M: Mapped + 'static> Keeping<M> {
             let passed = passed.as_ref()?;
             holding.hold(passed).then_some(Ending::ClientLeft)
         })?;
-        // A thread's captures are shared between its calls, of which there is one.
-        let state = Mutex::new((self, ends));
-        threads.start("floe-leave", move || {
-            let state = floe_lock::lock(&state);
-            let (keeping, ends) = &*state;
-            keeping.take_orders(ends, &waiting, &log)
-        })
+        threads.start("floe-leave", move || self.take_orders(&ends, &waiting, &log))
     }
 
     /// Takes orders until there are none any more, or the session has gone.
     fn take_orders(&self, ends: &MoveEnds, waiting: &Waiting, log: &Log) -> Option<Ending> {
-        while let Ok(Ordered { order, stream }) = ends.orders.recv() {
-            let order = match (order, &stream) {
-                (MoveOrder::Leave(order), Some(_)) => order,
-                (MoveOrder::Leave(order), None) => {
-                    let said = Said::GaveUp("no stream to the other worker came along".into());
-                    ends.reports.say(MoveReport { number: order.number, said });
-                    continue;
-                }
-                (MoveOrder::GoOn(number), _) => {
-                    ends.reports.say(MoveReport { number, said: Said::GaveUp("the move was over".into()) });
-                    continue;
-                }
-                _ => continue,
-            };
-            let daemon = Daemon { orders: &ends.orders, reports: &*ends.reports, order };
+        while let Some((daemon, stream)) = next_leave(ends) {
             let resume = Resume { kept: &self.kept, hub: &self.hub, daemon: &daemon, waiting, number: ends.session };
-            let gone = stream.map(MoveStream::over).map(|stream| resume.go(stream))?;
-            match gone {
+            let mut partner = Partner::new(stream, &daemon);
+            match resume.go(&mut partner) {
                 Ok(()) => return Some(Ending::Moved),
                 Err(off) => {
                     log.line(format_args!("move {}: the session stays suspended: {off}", daemon.order.number));
-                    resume::gave_up(&daemon, &off);
+                    // Before the other worker finds that nobody speaks to it any more.
+                    daemon.say(Said::GaveUp(off.to_string()));
                 }
             }
         }

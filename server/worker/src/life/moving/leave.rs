@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use floe_device::Device;
 
-use crate::daemon::move_notices::{MoveOrder, MoveReport, Ordered, Said};
+use crate::daemon::move_notices::Said;
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
 use crate::life::ending::Ending;
@@ -24,7 +24,7 @@ use crate::life::parking::Parking;
 use crate::life::shared::Shared;
 use departure::Departure;
 use off::Off;
-use sides::{Daemon, Session};
+use sides::{Daemon, Session, next_leave};
 
 /// The thread that takes the daemon's orders about moves.
 pub(crate) struct Leaving<D: Device> {
@@ -39,31 +39,14 @@ pub(crate) struct Leaving<D: Device> {
 impl<D: Device> Leaving<D> {
     /// Takes orders until there are none any more. Returns why the session is over, if it is for a move.
     pub(crate) fn run(&self) -> Option<Ending> {
-        while let Ok(Ordered { order, stream }) = self.ends.orders.recv() {
-            let MoveOrder::Leave(order) = order else {
-                self.answer_late(order);
-                continue;
-            };
-            let daemon = Daemon { orders: &self.ends.orders, reports: &*self.ends.reports, order };
-            let Some(stream) = stream else {
-                daemon.say(Said::GaveUp("no stream to the other worker came along".into()));
-                continue;
-            };
-            match self.leave(&daemon, MoveStream::over(stream)) {
+        while let Some((daemon, stream)) = next_leave(&self.ends) {
+            match self.leave(&daemon, stream) {
                 Ok(()) => return Some(Ending::Moved),
                 Err(Off::Lost(words)) => return Some(Ending::Bug(words)),
                 Err(_) => {}
             }
         }
         None
-    }
-
-    /// A word about a move that is over here already.
-    fn answer_late(&self, order: MoveOrder) {
-        if let MoveOrder::GoOn(number) = order {
-            let said = Said::GaveUp("the move was over".into());
-            self.ends.reports.say(MoveReport { number, said });
-        }
     }
 
     fn leave(&self, daemon: &Daemon<'_>, stream: MoveStream) -> Result<(), Off> {

@@ -99,6 +99,9 @@ pub(crate) enum Untaken {
     Command,
 }
 
+/// More blocks than any session has.
+pub(crate) const MOST_BLOCKS: usize = 1 << 20;
+
 /// A block that the target imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LentBlock {

@@ -15,11 +15,8 @@ use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
 use crate::life::moving::differing::{differing, hashes_of};
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
-use crate::life::moving::words::{Answer, Description, LentBlock, Piece};
+use crate::life::moving::words::{Answer, Description, LentBlock, MOST_BLOCKS, Piece};
 use crate::life::shared::Shared;
-
-/// More blocks than any session has.
-const MOST_BLOCKS: usize = 1 << 20;
 
 /// The memory as far as it has come.
 pub(super) struct Memory<D: Device> {

@@ -10,11 +10,10 @@ use floe_device::{HASH_UNIT, HashKey, UnitHash};
 use crate::life::moving::arrive::wanted::Refused;
 use crate::life::moving::differing::{differing, hashes_of};
 use crate::life::moving::words::{
-    Answer, Contents, Description, Last, LentBlock, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, UNTAKEN, Variable,
+    Answer, Contents, Description, Last, LentBlock, LinkKind, MOST_BLOCKS, Piece, RING_MEMORY, RING_SOCKET, Step,
+    UNTAKEN, Variable,
 };
 
-/// More blocks than any session has.
-const MOST_BLOCKS: usize = 1 << 20;
 /// The most threads that hash.
 const MOST_HASHING: usize = 16;
 
@@ -142,6 +141,13 @@ impl Kept {
             }
         }
         Ok(())
+    }
+
+    /// A piece of a block; `None`: there is none such.
+    pub(super) fn piece(&self, block: u64, offset: u64, bytes: u64) -> Option<&[u8]> {
+        let found = self.blocks.values().find(|its| its.lent.block == block)?;
+        let from = usize::try_from(offset).ok()?;
+        found.bytes.get(from..from.checked_add(usize::try_from(bytes).ok()?)?)
     }
 
     /// Takes the source's list. What a pause that was given up has said of other things is said again.

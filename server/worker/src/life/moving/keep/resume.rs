@@ -9,17 +9,13 @@ use floe_migrate::{Phase, Progress};
 
 use super::kept::Kept;
 use super::waiting::Waiting;
-use crate::daemon::move_notices::{Described, Leave, MoveReport, Said};
+use crate::daemon::move_notices::{Described, Said};
 use crate::life::moving::leave::departure::begin_lending;
 use crate::life::moving::leave::off::Off;
 use crate::life::moving::leave::partner::{Partner, unexpected};
 use crate::life::moving::leave::sides::Daemon;
-use crate::life::moving::stream::MoveStream;
-use crate::life::moving::words::{Answer, Description, Piece, Step};
+use crate::life::moving::words::{Answer, Description, Step};
 use crate::peer::hub::Hub;
-
-/// Bytes that are sent at a time.
-const SENT: usize = 64 << 20;
 
 /// One resume.
 pub(super) struct Resume<'a, M> {
@@ -33,9 +29,8 @@ pub(super) struct Resume<'a, M> {
 
 impl<M: Mapped> Resume<'_, M> {
     /// Says everything. Ok: the session is the target's.
-    pub(super) fn go(&self, stream: MoveStream) -> Result<(), Off> {
-        let mut partner = Partner::new(stream, self.daemon);
-        let gone = self.say_all(&mut partner);
+    pub(super) fn go(&self, partner: &mut Partner<'_>) -> Result<(), Off> {
+        let gone = self.say_all(partner);
         self.hub.end_move();
         gone
     }
@@ -105,28 +100,10 @@ impl<M: Mapped> Resume<'_, M> {
             Answer::Send { pieces, .. } => pieces,
             other => return Err(unexpected(&other)),
         };
-        let mut sent = 0;
-        for piece in pieces {
-            let (block, offset, count) = piece;
-            let found = self.kept.blocks.values().find(|its| its.lent.block == block);
-            let part = found.and_then(|found| {
-                let from = usize::try_from(offset).ok()?;
-                found.bytes.get(from..from.checked_add(usize::try_from(count).ok()?)?)
-            });
-            let part = part.ok_or_else(|| Off::Ended(format!("the other worker asks for no piece: {piece:?}")))?;
-            for (index, bytes) in part.chunks(SENT).enumerate() {
-                let offset = offset + (index * SENT) as u64;
-                partner.demand_done(&Step::Bytes(Piece { block, offset }), &[bytes])?;
-                sent += bytes.len() as u64;
-                self.phase(Phase::Precopy, progress(sent))?;
-            }
-        }
-        Ok(())
+        let read = |block, offset, bytes| {
+            let piece = self.kept.piece(block, offset, bytes);
+            piece.ok_or_else(|| Off::Ended(format!("the other worker asks for {bytes} bytes of no block: {block}")))
+        };
+        partner.send_pieces(&pieces, read, |sent| self.phase(Phase::Precopy, progress(sent))).map(drop)
     }
-}
-
-/// Says that the session is kept on.
-pub(super) fn gave_up(daemon: &Daemon<'_>, off: &Off) {
-    let Leave { number, .. } = daemon.order;
-    daemon.reports.say(MoveReport { number, said: Said::GaveUp(off.to_string()) });
 }

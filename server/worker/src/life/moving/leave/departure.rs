@@ -17,9 +17,7 @@ use super::pause::Pause;
 use super::sides::{Daemon, Session};
 use crate::daemon::move_notices::{Described, Said};
 use crate::life::moving::stream::MoveStream;
-use crate::life::moving::words::{
-    Answer, Contents, Description, LinkKind, Piece, RING_MEMORY, RING_SOCKET, Step, VERSION,
-};
+use crate::life::moving::words::{Answer, Contents, Description, LinkKind, RING_MEMORY, RING_SOCKET, Step, VERSION};
 use crate::peer::hub::Hub;
 use crate::peer::proof::{KEY_BYTES, Key};
 
@@ -33,8 +31,6 @@ const RETRIES: u32 = 3;
 const ROUNDS: u32 = 6;
 /// Bytes of variables and arrays that are sent together.
 const TOGETHER: usize = 32 << 20;
-/// Bytes that are sent at a time where the target imports nothing.
-const SENT: u64 = 64 << 20;
 
 /// A move on its way.
 pub(super) struct Departure<'a, D: Device> {
@@ -213,20 +209,15 @@ impl<'a, D: Device> Departure<'a, D> {
 
     /// Sends what the target cannot import.
     fn send_pieces(&mut self, phase: Phase, pieces: &[(u64, u64, u64)]) -> Result<u64, Off> {
-        let mut sent = 0;
-        for &(block, offset, bytes) in pieces {
-            for start in (0..bytes).step_by(usize::try_from(SENT).unwrap_or(usize::MAX)) {
-                let (offset, count) = (offset.saturating_add(start), (bytes - start).min(SENT));
-                let read = floe_lock::lock(self.lending).read(block, offset, count);
-                let read = read.map_err(Off::device("reading the session's memory"))?;
-                self.partner.demand_done(&Step::Bytes(Piece { block, offset }), &[&read])?;
-                sent += count;
-                let progress = Progress { bytes: self.progress.bytes + sent, ..self.progress };
-                self.daemon.say(Said::Phase(phase, progress));
-                self.daemon.demand_on()?;
-            }
-        }
-        Ok(sent)
+        let (lending, daemon, before) = (self.lending, self.daemon, self.progress);
+        let read = |block, offset, bytes| {
+            let read = floe_lock::lock(lending).read(block, offset, bytes);
+            read.map_err(Off::device("reading the session's memory"))
+        };
+        self.partner.send_pieces(pieces, read, |sent| {
+            daemon.say(Said::Phase(phase, Progress { bytes: before.bytes + sent, ..before }));
+            daemon.demand_on()
+        })
     }
 
     /// Has the program stand, sends the rest, and waits for the daemon's word.

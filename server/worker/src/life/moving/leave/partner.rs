@@ -7,10 +7,13 @@ use std::time::Duration;
 use super::off::Off;
 use super::sides::Daemon;
 use crate::life::moving::stream::MoveStream;
-use crate::life::moving::words::{Answer, Step};
+use crate::life::moving::words::{Answer, Piece, Step};
 
 /// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
 pub(in crate::life::moving) const RUNNING: Duration = Duration::from_secs(300);
+
+/// Bytes of blocks that are sent at a time.
+const SENT: u64 = 64 << 20;
 
 /// The other worker.
 pub(in crate::life::moving) struct Partner<'a> {
@@ -51,6 +54,27 @@ impl<'a> Partner<'a> {
             }),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Sends the pieces of blocks that it asks for (block, offset, bytes), as `read` gives them, and tells how many bytes were
+    /// sent so far. Returns all of them.
+    pub(in crate::life::moving) fn send_pieces<B: Deref<Target = [u8]>>(
+        &mut self,
+        pieces: &[(u64, u64, u64)],
+        mut read: impl FnMut(u64, u64, u64) -> Result<B, Off>,
+        mut tell: impl FnMut(u64) -> Result<(), Off>,
+    ) -> Result<u64, Off> {
+        let mut sent = 0;
+        for &(block, offset, bytes) in pieces {
+            for start in (0..bytes).step_by(usize::try_from(SENT).unwrap_or(usize::MAX)) {
+                let (offset, count) = (offset.saturating_add(start), (bytes - start).min(SENT));
+                let piece = read(block, offset, count)?;
+                self.demand_done(&Step::Bytes(Piece { block, offset }), &[&piece])?;
+                sent += count;
+                tell(sent)?;
+            }
+        }
+        Ok(sent)
     }
 
     pub(in crate::life::moving) fn ask(&mut self, step: &Step, body: &[&[u8]]) -> Result<Answer, Off> {

@@ -10,7 +10,8 @@ use super::off::Off;
 use crate::daemon::move_notices::{Leave, MoveOrder, MoveReport, Ordered, Said};
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
-use crate::life::moving::ends::MoveReports;
+use crate::life::moving::ends::{MoveEnds, MoveReports};
+use crate::life::moving::stream::MoveStream;
 use crate::life::parking::Parking;
 use crate::life::shared::Shared;
 
@@ -63,4 +64,22 @@ impl Daemon<'_> {
             }
         }
     }
+}
+
+/// The daemon's next order to leave, and this worker's end of the move stream. `None`: there are no orders any more. Words about
+/// a move that is over here already are answered.
+pub(in crate::life::moving) fn next_leave(ends: &MoveEnds) -> Option<(Daemon<'_>, MoveStream)> {
+    let gave_up = |number, why: &str| ends.reports.say(MoveReport { number, said: Said::GaveUp(why.into()) });
+    while let Ok(Ordered { order, stream }) = ends.orders.recv() {
+        match (order, stream) {
+            (MoveOrder::Leave(order), Some(stream)) => {
+                let daemon = Daemon { orders: &ends.orders, reports: &*ends.reports, order };
+                return Some((daemon, MoveStream::over(stream)));
+            }
+            (MoveOrder::Leave(order), None) => gave_up(order.number, "no stream to the other worker came along"),
+            (MoveOrder::GoOn(number), _) => gave_up(number, "the move was over"),
+            _ => {}
+        }
+    }
+    None
 }
