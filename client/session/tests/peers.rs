@@ -336,8 +336,14 @@ fn an_event_of_another_server_is_raised_by_the_client_and_no_thread_of_a_driver_
 
 #[test]
 fn a_wait_ends_when_the_other_server_is_gone() {
-    let there = Server::scripted(|request, _, _| match request {
-        Request::SynchronizeStream(_) => Flow::HangUp,
+    // The server goes when the wait is under way: before that the wait itself would be refused.
+    let (go, going) = mpsc::channel::<()>();
+    let going = Mutex::new(going);
+    let there = Server::scripted(move |request, _, _| match request {
+        Request::SynchronizeStream(_) => {
+            let _ = going.lock().unwrap().recv();
+            Flow::HangUp
+        }
         _ => Flow::Usual,
     });
     let here = Server::start(Options::default());
@@ -349,6 +355,7 @@ fn a_wait_ends_when_the_other_server_is_gone() {
     client.event_record(event, Stream::LEGACY).unwrap();
     client.ctx_set_current(contexts[0]).unwrap();
     client.stream_wait_event(Stream::LEGACY, event, 0).unwrap();
+    go.send(()).unwrap();
     here.wait_for("RaiseNow", 1);
 }
 
