@@ -39,6 +39,7 @@ use super::objects::Objects;
 use super::objects::array::ArrayObject;
 use super::objects::block::{Block, Mapping};
 use super::objects::contents::Contents;
+use super::objects::departed::Departed;
 use super::objects::event::{EventObject, Line};
 use super::objects::graph::GraphObject;
 use super::objects::library::{Kernel, Loaded};
@@ -92,6 +93,7 @@ pub(crate) struct Issuer<D: Device> {
     blocks: Objects<Block>,
     mappings: BTreeMap<u64, Mapping>,
     libraries: Objects<Loaded>,
+    departed: Departed,
     contents: Contents,
     linked: Linked,
     kernels: Objects<Kernel>,
@@ -197,6 +199,7 @@ impl<D: Device> Issuer<D> {
             blocks: Objects::new("block", cost::BLOCK, &budget),
             mappings: BTreeMap::new(),
             libraries: Objects::new("library", cost::LIBRARY, &budget),
+            departed: Departed::default(),
             contents,
             linked: Linked::new(&budget),
             kernels: Objects::new("kernel", cost::KERNEL, &budget),

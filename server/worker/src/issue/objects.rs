@@ -6,6 +6,7 @@
 pub(crate) mod array;
 pub(crate) mod block;
 pub(crate) mod contents;
+pub(crate) mod departed;
 pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod library;

@@ -67,6 +67,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         for library in self.libraries.drain() {
             let _ = self.shared.device.unload(library.code);
         }
+        self.departed.clear();
         self.uploads.unpin();
         self.late.unpin();
         self.downloads.reset();

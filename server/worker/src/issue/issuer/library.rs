@@ -3,7 +3,7 @@
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
 use floe_abi::CudaError;
-use floe_device::{Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
@@ -64,7 +64,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
                 Err(untold()).inspect_err(|fault| self.bind_failure(id, fault))
             }
             (Ok((code, info)), Some(charge)) => {
-                self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, has_found: false, _kept: kept }));
+                self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, has_found: false, kept }));
                 body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
             (Err(failure), charge) => {
@@ -79,11 +79,17 @@ impl<D: Device> LibraryRequests for Issuer<D> {
     }
 
     fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
-        let library = self.libraries.remove(message.library.0)?;
-        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
+        let id = message.library;
+        let library = self.libraries.remove(id.0)?;
+        let is_used = library.as_ref().is_some_and(|library| self.may_have_run(id, library));
+        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == id);
         if let Some(library) = library {
             self.allowance.ledger.give(library.charge);
-            self.device().unload(library.code)?;
+            let code = library.code;
+            if is_used {
+                self.departed.take(id.0, library);
+            }
+            self.device().unload(code)?;
         }
         Ok(Answer::Nothing)
     }
@@ -155,6 +161,14 @@ impl<D: Device> Issuer<D> {
             None => return Err(untold()),
         }
         Ok((charge, kept))
+    }
+
+    /// Whether the program may have run kernels of a library or used its variables: it has found some, or the library was loaded
+    /// at once.
+    pub(super) fn may_have_run(&self, id: LibraryId, library: &Loaded) -> bool {
+        matches!(library.code, Code::Module(_))
+            || library.has_found
+            || self.kernels.values().any(|kernel| kernel.library == id)
     }
 
     fn bind_failure(&mut self, id: LibraryId, fault: &Fault) {

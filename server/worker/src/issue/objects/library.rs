@@ -19,7 +19,7 @@ pub(crate) struct Loaded {
     /// Whether the program has asked where one of its variables is.
     pub(crate) has_found: bool,
     /// Host memory it is charged.
-    pub(crate) _kept: Kept,
+    pub(crate) kept: Kept,
 }
 
 /// A kernel the client has an id for.

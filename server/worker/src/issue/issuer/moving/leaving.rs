@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, MemHandle};
-use floe_device::{Code, Content, Device, Global, PageSize, Pinned as _};
-use floe_wire::DevicePtr;
+use floe_device::{Content, Device, Global, PageSize, Pinned as _};
+use floe_wire::{DevicePtr, LibraryId};
 
 use crate::issue::issuer::Issuer;
 use crate::issue::objects::array::ArrayObject;
@@ -72,14 +72,14 @@ impl<D: Device> Issuer<D> {
         self.functions.given_up()
     }
 
-    /// What the code of libraries is made of whose variables the program may use: those with kernels or variables that it found,
-    /// and those that were loaded at once.
+    /// What libraries that were unloaded have left on the device; `None`: nothing.
+    pub(crate) fn left_by_departed(&mut self) -> Option<&str> {
+        self.departed.left()
+    }
+
+    /// What the code of libraries is made of whose variables the program may use.
     pub(crate) fn used_code(&self) -> Vec<(u64, Vec<Content>)> {
-        let found: BTreeSet<u64> = self.kernels.values().map(|kernel| kernel.library.0).collect();
-        let is_used = |id: u64, library: &Loaded| {
-            matches!(library.code, Code::Module(_)) || library.has_found || found.contains(&id)
-        };
-        let used = self.libraries.entries().filter(|(id, library)| is_used(*id, library));
+        let used = self.libraries.entries().filter(|(id, library)| self.may_have_run(LibraryId(*id), library));
         let contents = |library: &Loaded| library.contents.iter().map(|(_, content)| content.clone()).collect();
         used.map(|(id, library)| (id, contents(library))).collect()
     }

@@ -8,18 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_device::{Content, Device};
-use floe_image::{Limits, beyond_reach, names_of_variables};
+use floe_image::names_of_variables;
 use floe_wire::{Image, LoadLibrary, Message as _};
 
 use super::lending::Lending;
 use super::off::Off;
 use crate::issue::issuer::Issuer;
+use crate::issue::objects::departed::{LIMITS, demand_within_reach};
 use crate::life::moving::words::{LentBlock, Variable};
 
 /// Pause before another look at what passes by itself.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Libraries are searched for variables up to these sizes: the largest there are.
-const LIMITS: Limits = Limits { image_bytes: 1 << 30, entry_bytes: 1 << 30, entries: 4096 };
 
 /// What the target has been told of objects.
 #[derive(Debug, Default)]
@@ -51,6 +50,9 @@ pub(super) fn look<D: Device>(
 ) -> Result<Present, Off> {
     if let Some(refusal) = issuer.refusals().into_iter().next() {
         return Err(if refusal.passes { Off::NotNow(refusal.why) } else { Off::Ended(refusal.why) });
+    }
+    if let Some(left) = issuer.left_by_departed() {
+        return Err(Off::Ended(left.to_owned()));
     }
     let image = issuer.image(since);
     if standing && image.entries.iter().any(|entry| entry.kind == LoadLibrary::KIND) {
@@ -88,11 +90,9 @@ impl Told {
 /// Of what cannot be read nobody knows what it keeps.
 fn names_in(library: u64, contents: &[Content]) -> Result<BTreeSet<String>, Off> {
     let unread = |error| Off::Ended(format!("code of library {library} cannot be searched for what it keeps: {error}"));
+    demand_within_reach(library, contents).map_err(Off::Ended)?;
     let mut names = BTreeSet::new();
     for content in contents {
-        if let Some(beyond) = beyond_reach(content, &LIMITS).map_err(unread)? {
-            return Err(Off::Ended(format!("library {library}: {beyond}, which no move takes along")));
-        }
         names.extend(names_of_variables(content, &LIMITS).map_err(unread)?);
     }
     Ok(names)
