@@ -16,6 +16,9 @@ use crate::{Content, Driver, LaunchRequest, LoadImage};
 const RESULTS: u64 = 0x51ff_c000_0000;
 /// Bytes of its results: a granule of memory.
 const RESULT_BYTES: u64 = 2 << 20;
+/// Addresses that are reserved for them: NVIDIA's driver places few where it likes, whatever is wished (2 MiB on an H100, which
+/// honours 32 MiB: docs/facts/h200.md).
+const RESULT_ADDRESSES: u64 = 1 << 30;
 /// Bytes that one launch hashes.
 const LAUNCH: u64 = RESULT_BYTES / UnitHash::BYTES as u64 * HASH_UNIT;
 /// Bytes that are read at a time where there is no kernel.
@@ -64,9 +67,9 @@ impl Scratch {
         if own.kernel.is_err() {
             return Ok(Self { copied: gpu.pin(size(READ)?, PageSize::Small)?, has_results: false });
         }
-        let at = gpu.reserve(RESULT_BYTES, DevicePtr(RESULTS))?;
+        let at = gpu.reserve(RESULT_ADDRESSES, DevicePtr(RESULTS))?;
         if at.0 != RESULTS {
-            gpu.free_addresses(at, RESULT_BYTES)?;
+            gpu.free_addresses(at, RESULT_ADDRESSES)?;
             return Err(CudaError::OUT_OF_MEMORY);
         }
         let made = back_results(gpu).and_then(|()| gpu.pin(size(RESULT_BYTES)?, PageSize::Large));
@@ -106,7 +109,7 @@ fn back_results(gpu: &Gpu) -> CudaResult<()> {
 fn unmap_results(gpu: &Gpu) {
     // Where nothing was mapped, the driver says so.
     let _ = gpu.unmap(DevicePtr(RESULTS), RESULT_BYTES);
-    let _ = gpu.free_addresses(DevicePtr(RESULTS), RESULT_BYTES);
+    let _ = gpu.free_addresses(DevicePtr(RESULTS), RESULT_ADDRESSES);
 }
 
 /// The hashes of a range that is mapped.
