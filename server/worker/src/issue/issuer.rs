@@ -24,7 +24,7 @@ mod texture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use floe_abi::{CudaError, LaunchAttribute, MemHandle, SurfaceObject, TextureObject};
+use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
 use floe_device::Device;
 use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Handler, Recipient, Request, StreamId};
@@ -37,7 +37,7 @@ use super::host_functions::HostFunctions;
 use super::inline_wait::{InlineWait, Next};
 use super::objects::Objects;
 use super::objects::array::ArrayObject;
-use super::objects::block::{Block, Mapping};
+use super::objects::block::{Adopted, Block, Mapping};
 use super::objects::contents::Contents;
 use super::objects::departed::Departed;
 use super::objects::event::{EventObject, Line};
@@ -121,8 +121,8 @@ pub(crate) struct Issuer<D: Device> {
     pub(crate) stands: Stands,
     /// It stops for this as soon as it goes on.
     stopped: Option<Stop>,
-    /// Memory of the worker that the session leaves, by the numbers of the blocks that are made of it, with its bytes.
-    adopted: BTreeMap<u64, (MemHandle, u64)>,
+    /// Memory of the worker that the session leaves, by the numbers of the blocks that are made of it.
+    adopted: BTreeMap<u64, Adopted>,
     /// The session's line of time, where another worker began it.
     line: Option<Line<D>>,
     /// The marks of a drain that has begun.

@@ -34,7 +34,7 @@ pub(crate) struct Exporter<D: Device> {
 
 /// A descriptor that goes out: of the driver's, or a page's.
 enum Exported<M> {
-    Block(OwnedFd, u64),
+    Block(Arc<OwnedFd>, u64),
     Page(Arc<Page<M>>),
     File(Arc<OwnedFd>),
 }
@@ -66,22 +66,24 @@ impl<D: Device> Exporter<D> {
     }
 
     fn export(&self, question: &Question) -> Result<Exported<D::Mapped>, Refused> {
-        let (handle, bytes) = match self.shared.hub.grant(question)? {
+        let (handle, bytes, file) = match self.shared.hub.grant(question)? {
             Granted::Signals(page) => return Ok(Exported::Page(page)),
             Granted::File(file) => return Ok(Exported::File(file)),
-            Granted::Block(handle, bytes) => (handle, bytes),
+            Granted::Block(handle, bytes, file) => (handle, bytes, file),
         };
         let memory = floe_lock::lock(&handle);
-        let exported = match *memory {
+        let exported = match (*memory, file) {
+            (Some(_), Some(file)) => Ok(file),
             // After a reset the context is another one.
-            Some(memory) => self
+            (Some(memory), None) => self
                 .shared
                 .device
                 .enter()
                 .and_then(|()| self.shared.device.export_memory(memory))
+                .map(Arc::new)
                 .map_err(|_| Refused::NotSupported),
             // It was released just now.
-            None => Err(Refused::Unknown),
+            (None, _) => Err(Refused::Unknown),
         };
         drop(memory);
         match exported {

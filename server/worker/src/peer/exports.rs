@@ -28,6 +28,8 @@ struct Offered {
     /// `None`: it has been released, and is no longer exported.
     handle: Option<Handle>,
     bytes: u64,
+    /// Of memory that another worker has made: a driver exports nothing that it has imported.
+    file: Option<Arc<OwnedFd>>,
     holders: Holders,
 }
 
@@ -41,7 +43,8 @@ struct Lent {
 
 /// What an importer gets.
 pub(crate) enum Granted<M> {
-    Block(Handle, u64),
+    /// Its handle, its bytes, and its file where the driver makes none.
+    Block(Handle, u64, Option<Arc<OwnedFd>>),
     Signals(Arc<Page<M>>),
     File(Arc<OwnedFd>),
 }
@@ -78,9 +81,9 @@ impl<M: floe_device::Mapped> Exports<M> {
     }
 
     /// A new block.
-    pub(crate) fn offer_block(&mut self, id: u64, memory: MemHandle, bytes: u64) {
-        let handle = Some(Arc::new(Mutex::new(Some(memory))));
-        self.blocks.insert(id, Offered { handle, bytes, holders: Holders::new() });
+    pub(crate) fn offer_block(&mut self, id: u64, memory: MemHandle, bytes: u64, file: Option<OwnedFd>) {
+        let (handle, file) = (Some(Arc::new(Mutex::new(Some(memory)))), file.map(Arc::new));
+        self.blocks.insert(id, Offered { handle, bytes, file, holders: Holders::new() });
     }
 
     /// Whether anybody holds anything of the session's.
@@ -137,18 +140,18 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.blocks.get(&id)?.handle.clone()
     }
 
-    /// The session has given a block up. Returns its bytes where other sessions hold it.
-    pub(crate) fn end_block(&mut self, id: u64) -> u64 {
-        let Some(Offered { bytes, holders, .. }) = self.blocks.remove(&id) else { return 0 };
+    /// The session has given a block up. Returns its bytes where other sessions hold it, and its file to be closed.
+    pub(crate) fn end_block(&mut self, id: u64) -> (u64, Option<Arc<OwnedFd>>) {
+        let Some(Offered { bytes, holders, file, .. }) = self.blocks.remove(&id) else { return (0, None) };
         if holders.is_empty() {
-            return 0;
+            return (0, file);
         }
         // A program is not told that it moves, so what only the move holds is not charged to it.
         let is_other = |holder: &u64| self.moving.is_none_or(|(_, importer)| importer != *holder);
         let charged = if holders.keys().any(is_other) { bytes } else { 0 };
         self.last_lent += 1;
         self.lent.insert((id, self.last_lent), Lent { charged, holders });
-        charged
+        (charged, file)
     }
 
     /// The page of this number.
@@ -184,7 +187,7 @@ impl<M: floe_device::Mapped> Exports<M> {
                     self.budget.take(cost::HOLDER).map_err(|_| Refused::OutOfMemory)?;
                 }
                 block.holders.insert(importer, count);
-                Granted::Block(handle, block.bytes)
+                Granted::Block(handle, block.bytes, block.file.clone())
             }
             Kind::Signals => {
                 let page = self.pages.get(&import.object).ok_or(Refused::Unknown)?;

@@ -153,9 +153,9 @@ impl<M: Mapped> Hub<M> {
         words.into_iter().filter(|(is, _)| *is).map(|(_, words)| words).collect()
     }
 
-    /// The session has a new block of its own.
-    pub(crate) fn offer_block(&self, id: u64, memory: MemHandle, bytes: u64) {
-        self.state().exports.offer_block(id, memory, bytes);
+    /// The session has a new block of its own; of memory that another worker has made, there is a file.
+    pub(crate) fn offer_block(&self, id: u64, memory: MemHandle, bytes: u64, file: Option<OwnedFd>) {
+        self.state().exports.offer_block(id, memory, bytes, file);
     }
 
     /// A block is about to be released: nobody exports it from here on, and nobody is exporting it.
@@ -194,8 +194,9 @@ impl<M: Mapped> Hub<M> {
                 false
             }
             None => {
-                let lent = state.exports.end_block(id);
+                let (lent, file) = state.exports.end_block(id);
                 self.pay(lent);
+                drop((state, file));
                 true
             }
         }

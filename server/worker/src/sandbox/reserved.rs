@@ -10,7 +10,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors of a worker, at most: what the system counts by user, over all of its processes, one worker cannot use up.
-const DESCRIPTORS: u64 = 1024;
+const DESCRIPTORS: u64 = 4096;
 
 /// A duplicate of the socket to the daemon, at a number of its own.
 #[derive(Debug)]

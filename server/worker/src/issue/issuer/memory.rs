@@ -11,7 +11,7 @@ use floe_wire::{
 
 use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
-use crate::issue::objects::block::{Block, Mapping};
+use crate::issue::objects::block::{Adopted, Block, Mapping};
 use crate::memory::budget::cost;
 use crate::memory::window::Window;
 
@@ -25,9 +25,10 @@ impl<D: Device> MemoryRequests for Issuer<D> {
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
             return violation(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
-        let adopted = self.adopted.remove(&block.0).filter(|(_, its)| *its == bytes).map(|(memory, _)| memory);
+        let adopted = self.adopted.remove(&block.0).filter(|adopted| adopted.bytes == bytes);
+        let (adopted, file) = adopted.map(|Adopted { memory, file, .. }| (memory, file)).unzip();
         let memory = self.charged(bytes, |device| adopted.map_or_else(|| device.create_memory(bytes), Ok))?;
-        self.shared.hub.offer_block(block.0, memory, bytes);
+        self.shared.hub.offer_block(block.0, memory, bytes, file.flatten());
         self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
         body(&())
     }

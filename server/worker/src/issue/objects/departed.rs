@@ -81,7 +81,8 @@ impl Departed {
         self.bytes -= in_memory(&gone.contents);
         if let Err(words) = demand_within_reach(gone.library, &gone.contents) {
             self.clear();
-            self.left = Some(format!("{words}; it has been unloaded, but what it made is there until the context ends"));
+            self.left =
+                Some(format!("{words}; it has been unloaded, but what it made is there until the context ends"));
         }
     }
 }

@@ -31,9 +31,41 @@ pub(crate) fn differing(
     pieces
 }
 
+/// Bytes between two pieces that are hashed together with them: that takes less time than another launch.
+const NEAR: u64 = 16 << 20;
+
+/// Ranges that hold all these pieces, from the first of near ones to the last: offset, bytes, and the number of its first unit.
+/// `runs` are what there is: offset and bytes, in order, as the pieces' offsets are.
+pub(crate) fn together(runs: &[(u64, u64)], pieces: &[(u64, u64)]) -> Vec<(u64, u64, u64)> {
+    let (mut all, mut pieces, mut units) = (Vec::new(), pieces.iter().peekable(), 0);
+    for &(start, bytes) in runs {
+        let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
+        while let Some(&(offset, count)) = pieces.next_if(|(offset, _)| *offset < start + bytes) {
+            match ranges.last_mut() {
+                Some((from, length, _)) if offset - (*from + *length) <= NEAR => *length = offset + count - *from,
+                _ => ranges.push((offset, count, units + (offset - start) / HASH_UNIT)),
+            }
+        }
+        all.append(&mut ranges);
+        units += bytes / HASH_UNIT;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn near_pieces_of_a_run_are_hashed_together() {
+        let runs = [(0, 4 * NEAR), (8 * NEAR, NEAR)];
+        let unit = HASH_UNIT;
+        let pieces = [(unit, unit), (3 * unit, unit), (3 * NEAR, 2 * unit), (8 * NEAR, unit), (9 * NEAR - unit, unit)];
+        let units = |bytes: u64| bytes / HASH_UNIT;
+        let expected = [(unit, 3 * unit, 1), (3 * NEAR, 2 * unit, units(3 * NEAR)), (8 * NEAR, NEAR, units(4 * NEAR))];
+        assert_eq!(together(&runs, &pieces), expected);
+        assert_eq!(together(&runs, &[]), []);
+    }
 
     #[test]
     fn neighbours_that_differ_are_one_piece_and_blocks_are_not_joined() {

@@ -118,9 +118,19 @@ fn take_over<M: Mapped>(stream: &mut MoveStream, plan: &Plan, hub: &Hub<M>, room
     kept.take_link(&mut file)?;
     stream.send(&Answer::Done, &[]).map_err(|error| error.to_string())?;
     loop {
-        let (step, body) = stream.receive::<Step>(None).map_err(|error| error.to_string())?;
+        let (step, bytes) = stream.receive_word::<Step>(None).map_err(|error| error.to_string())?;
         let is_last = matches!(step, Step::Frozen(_));
-        let answer = kept.step(step, body, &mut file)?;
+        let answer = match step {
+            // Most of a session: they go where they stay.
+            Step::Bytes(piece) => {
+                stream.receive_into(kept.place(piece, bytes)?).map_err(|error| error.to_string())?;
+                Answer::Done
+            }
+            step => {
+                let body = stream.receive_body(bytes).map_err(|error| error.to_string())?;
+                kept.step(step, body, &mut file)?
+            }
+        };
         stream.send(&answer, &[]).map_err(|error| error.to_string())?;
         if is_last {
             return Ok(kept);

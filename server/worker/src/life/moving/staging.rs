@@ -10,6 +10,8 @@ use floe_abi::{CudaError, CudaResult, MemHandle};
 use floe_device::{Device, HASH_UNIT, HashKey, UnitHash};
 use floe_wire::DevicePtr;
 
+use crate::life::moving::differing::together;
+
 /// Where a worker stages blocks of the session that leaves: its own, or imported ones.
 pub(crate) const SOURCE: u64 = 0x5000_0000_0000;
 /// Where the worker that it goes to stages its own.
@@ -129,6 +131,13 @@ impl<D: Device> Staging<D> {
             hashes.extend(self.device.hash(self.at(offset), bytes, key)?);
         }
         Ok(hashes)
+    }
+
+    /// The hashes of pieces (offset, bytes) in the order of their offsets, and of what is near them: the number of the first unit,
+    /// and hashes.
+    pub(crate) fn hashes_of(&self, pieces: &[(u64, u64)], key: HashKey) -> CudaResult<Vec<(u64, Vec<UnitHash>)>> {
+        let hash = |(offset, bytes, unit)| Ok((unit, self.device.hash(self.at(offset), bytes, key)?));
+        together(&self.runs(), pieces).into_iter().map(hash).collect()
     }
 
     /// Neighbouring blocks together: offset and bytes.

@@ -18,8 +18,6 @@ use thiserror::Error;
 const MOST_WORD: usize = 64 << 20;
 /// The most bytes behind a word.
 pub(crate) const MOST_BODY: usize = 1 << 30;
-/// Bytes that are read at a time: a length that is a lie takes no memory.
-const STEP: usize = 1 << 20;
 /// The lengths of word and body, ahead of both.
 const HEADER: usize = 16;
 
@@ -54,12 +52,14 @@ impl From<io::Error> for StreamError {
 #[derive(Debug)]
 pub(crate) struct MoveStream {
     socket: UnixStream,
+    /// How long it waits for bytes.
+    patience: Option<Duration>,
 }
 
 impl MoveStream {
     /// Over the end that the daemon gave.
     pub(crate) fn over(socket: OwnedFd) -> Self {
-        Self { socket: socket.into() }
+        Self { socket: socket.into(), patience: None }
     }
 
     /// Sends a word, and bytes behind it.
@@ -83,28 +83,45 @@ impl MoveStream {
         &mut self,
         patience: Option<Duration>,
     ) -> Result<(T, Vec<u8>), StreamError> {
-        self.socket.set_read_timeout(patience)?;
-        let late = |error: io::Error| match (error.kind(), patience) {
-            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(patience)) => StreamError::Late(patience),
-            _ => error.into(),
-        };
-        let mut header = [0; HEADER];
-        self.socket.read_exact(&mut header).map_err(late)?;
-        let [word, body] = lengths(&header)?;
-        let word = self.take(word).map_err(late)?;
-        let body = self.take(body).map_err(late)?;
-        let word = serde_json::from_slice(&word).map_err(|error| StreamError::Nonsense(error.to_string()))?;
-        Ok((word, body))
+        let (word, bytes) = self.receive_word(patience)?;
+        Ok((word, self.receive_body(bytes)?))
     }
 
-    fn take(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+    /// The same without its bytes: how many follow it.
+    pub(crate) fn receive_word<T: DeserializeOwned>(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> Result<(T, usize), StreamError> {
+        self.patience = patience;
+        self.socket.set_read_timeout(patience)?;
+        let mut header = [0; HEADER];
+        self.receive_into(&mut header)?;
+        let [word, bytes] = lengths(&header)?;
+        let word = self.receive_body(word)?;
+        let word = serde_json::from_slice(&word).map_err(|error| StreamError::Nonsense(error.to_string()))?;
+        Ok((word, bytes))
+    }
+
+    /// The bytes behind a word. Memory is taken as they come.
+    pub(crate) fn receive_body(&mut self, bytes: usize) -> Result<Vec<u8>, StreamError> {
         let mut taken = Vec::new();
-        while taken.len() < bytes {
-            let (from, more) = (taken.len(), STEP.min(bytes - taken.len()));
-            taken.resize(from + more, 0);
-            self.socket.read_exact(&mut taken[from..])?;
+        let read = (&self.socket).take(bytes as u64).read_to_end(&mut taken);
+        match read.map_err(|error| self.late(error))? {
+            read if read == bytes => Ok(taken),
+            _ => Err(StreamError::Gone),
         }
-        Ok(taken)
+    }
+
+    /// The same into their place.
+    pub(crate) fn receive_into(&mut self, place: &mut [u8]) -> Result<(), StreamError> {
+        (&self.socket).read_exact(place).map_err(|error| self.late(error))
+    }
+
+    fn late(&self, error: io::Error) -> StreamError {
+        match (error.kind(), self.patience) {
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(patience)) => StreamError::Late(patience),
+            _ => error.into(),
+        }
     }
 }
 
@@ -142,14 +159,14 @@ mod tests {
     fn words_come_in_order_with_their_bytes() {
         let (mut ours, theirs) = ends();
         let mut theirs = MoveStream::over(theirs.into());
-        let large = vec![7; 3 * STEP + 1];
+        let large = vec![7; (3 << 20) + 1];
         let sending = std::thread::spawn(move || {
             theirs.send(&Word::Copy { bytes: 5 }, &[b"ab", b"c"]).unwrap();
             theirs.send(&Word::Over, &[&large]).unwrap();
             theirs.send(&Word::Over, &[]).unwrap();
         });
         assert_eq!(ours.receive(None).unwrap(), (Word::Copy { bytes: 5 }, b"abc".to_vec()));
-        assert_eq!(ours.receive(None).unwrap(), (Word::Over, vec![7; 3 * STEP + 1]));
+        assert_eq!(ours.receive(None).unwrap(), (Word::Over, vec![7; (3 << 20) + 1]));
         assert_eq!(ours.receive(None).unwrap(), (Word::Over, Vec::new()));
         sending.join().unwrap();
         assert!(matches!(ours.receive::<Word>(None), Err(StreamError::Gone)));

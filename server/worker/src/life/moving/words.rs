@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of these words. Workers of another one do not move sessions between each other.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Bytes of a key of the move's ticket.
 pub(crate) const KEY: usize = crate::peer::proof::KEY_BYTES;
 
@@ -29,11 +29,13 @@ pub(crate) enum Step {
     Variables(Vec<Variable>),
     /// All that has not been copied yet is copied.
     Copy,
+    /// All blocks are hashed by this key, while the source hashes its own.
+    Hash([u64; 2]),
     /// Behind it: the hashes of all blocks, one behind the other in the order of `Blocks`. What differs is copied.
     Compare {
         /// The points of the hash.
         key: [u64; 2],
-        /// Whether nothing changes any more: then the same is compared again, and has to agree.
+        /// Whether nothing changes any more: then what was copied is compared again, and has to agree.
         last: bool,
     },
     /// Behind it: bytes of a block, where blocks cannot be imported.

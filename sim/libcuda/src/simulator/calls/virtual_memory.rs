@@ -186,7 +186,8 @@ impl VirtualMemoryCalls for Simulator {
         let id = i32::try_from(place).map_err(|_| CudaError::INVALID_DEVICE)?;
         let properties = MemAllocationProperties {
             kind: allocation_type::PINNED,
-            requested_handle_types: handle_type::POSIX_FILE_DESCRIPTOR,
+            // As an H100's driver has it: what was imported is not exported again.
+            requested_handle_types: 0,
             location: MemLocation { kind: location_type::DEVICE, id },
             ..MemAllocationProperties::default()
         };

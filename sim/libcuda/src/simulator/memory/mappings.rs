@@ -32,8 +32,11 @@ impl Created {
     /// A descriptor by which other processes can have the memory.
     ///
     /// # Errors
-    /// INVALID_VALUE where it was not made to be exported, OPERATING_SYSTEM without descriptors.
+    /// INVALID_VALUE where it was not made here to be exported, OPERATING_SYSTEM without descriptors.
     pub(crate) fn export(&self) -> CudaResult<OwnedFd> {
+        if self.properties.requested_handle_types == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
         let file = self.physical.file().ok_or(CudaError::INVALID_VALUE)?;
         file.duplicate().map_err(|error| {
             crate::simulator::log::warn(format_args!("cannot export memory: {error}"));

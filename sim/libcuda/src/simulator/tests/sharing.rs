@@ -42,7 +42,9 @@ fn imported_memory_is_the_exporters_and_outlives_its_handle() {
     exporter.memset_d8(Stream::LEGACY, at, 7, 16).expect("fills");
     let imported = importer.mem_import_from_shareable_handle(descriptor.as_fd()).expect("exported");
     assert_eq!(importer.mem_get_info(), Ok((whole, whole)), "it counts where it was made");
-    assert_eq!(importer.mem_get_allocation_properties_from_handle(imported), Ok(exportable(0)));
+    let plain = MemAllocationProperties { requested_handle_types: 0, ..exportable(0) };
+    assert_eq!(importer.mem_get_allocation_properties_from_handle(imported), Ok(plain));
+    assert_eq!(importer.mem_export_to_shareable_handle(imported).err(), Some(CudaError::INVALID_VALUE), "as NVIDIA's");
     let there = map(&importer, GRANULARITY, imported);
     importer.mem_release(imported).expect("a handle");
     exporter.mem_unmap(at, granule()).expect("mapped");
@@ -51,7 +53,7 @@ fn imported_memory_is_the_exporters_and_outlives_its_handle() {
     assert_eq!(exporter.mem_get_info(), Ok((whole, whole)));
     assert_eq!(read(&importer, there, 16), [7; 16]);
     let kinds = importer.pointer_get_attribute(pointer_attribute::ALLOWED_HANDLE_TYPES, there);
-    assert_eq!(kinds, Ok(PointerAttribute::AllowedHandleTypes(1)));
+    assert_eq!(kinds, Ok(PointerAttribute::AllowedHandleTypes(0)));
 }
 
 #[test]
@@ -89,5 +91,8 @@ fn memory_of_a_device_that_is_not_here_is_not_imported() {
     assert_eq!(importer.mem_import_from_shareable_handle(descriptor.as_fd()), Err(CudaError::INVALID_DEVICE));
     let both = simulator_of(2);
     let imported = both.mem_import_from_shareable_handle(descriptor.as_fd()).expect("exported");
-    assert_eq!(both.mem_get_allocation_properties_from_handle(imported), Ok(exportable(1)));
+    assert_eq!(
+        both.mem_get_allocation_properties_from_handle(imported),
+        Ok(MemAllocationProperties { requested_handle_types: 0, ..exportable(1) })
+    );
 }

@@ -53,6 +53,7 @@ impl<D: Device> Arrival<D> {
                 checked.map(|()| Answer::Done).map_err(|fault| fault.to_string())
             }
             Step::Copy => self.memory.copy(issuer),
+            Step::Hash(key) => self.memory.hash(issuer, key),
             Step::Compare { key, last } => self.memory.compare(issuer, key, body, last),
             Step::Bytes(piece) => self.memory.take(piece, body).map(|()| Answer::Done),
             Step::Contents(contents) => self.take_contents(&contents, body).map(|()| Answer::Done),
@@ -81,12 +82,11 @@ impl<D: Device> Arrival<D> {
     }
 
     fn take_contents(&mut self, contents: &[(Contents, u64)], body: &[u8]) -> Result<(), Refused> {
-        let mut rest = body;
+        let (mut rest, mut all) = (body, Vec::with_capacity(contents.len()));
         for (contents, bytes) in contents {
-            let taken = self.built.issuer.take_contents(contents, cut(&mut rest, *bytes)?);
-            taken.map_err(|fault| fault.to_string())?;
+            all.push((contents, cut(&mut rest, *bytes)?));
         }
-        Ok(())
+        self.built.issuer.take_contents(&all).map_err(|fault| fault.to_string())
     }
 
     fn take_last(&mut self, last: &Last, body: &[u8]) -> Result<(), Refused> {

@@ -4,11 +4,11 @@
 //! own GPU they are kept as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, MemHandle};
-use floe_device::{Device, End, HashKey, PageSize, Pinned as _};
+use floe_device::{Device, End, HashKey, PageSize, Pinned as _, UnitHash};
 
 use super::wanted::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
@@ -17,6 +17,9 @@ use crate::life::moving::differing::{differing, hashes_of};
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
 use crate::life::moving::words::{Answer, Description, LentBlock, MOST_BLOCKS, Piece};
 use crate::life::shared::Shared;
+
+/// Bytes that are written at a time.
+const WRITTEN: usize = 4 << 20;
 
 /// The memory as far as it has come.
 pub(super) struct Memory<D: Device> {
@@ -30,6 +33,10 @@ pub(super) struct Memory<D: Device> {
     /// This session's own.
     target: Staging<D>,
     copied: BTreeSet<u64>,
+    /// The target's hashes by a key, until anything of it changes.
+    hashed: Option<(HashKey, Vec<UnitHash>)>,
+    /// For bytes that are sent.
+    pinned: Option<D::Pinned>,
 }
 
 /// What is left when the memory is there: to be let go when nobody waits for it.
@@ -52,6 +59,12 @@ impl<D: Device> Leftover<D> {
     }
 }
 
+const HASHING: &str = "hashing this session's memory";
+
+fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
+    HashKey::of_points(points).ok_or_else(|| "no points of a hash".into())
+}
+
 fn device(what: &str) -> impl Fn(CudaError) -> Refused {
     move |error| format!("{what}: {error}")
 }
@@ -60,7 +73,8 @@ impl<D: Device> Memory<D> {
     pub(super) fn new(shared: &Arc<Shared<D>>, description: Description, same_gpu: bool) -> Self {
         let (source, target) = (Staging::new(&shared.device, SOURCE), Staging::new(&shared.device, TARGET));
         let (shared, blocks) = (Arc::clone(shared), BTreeMap::new());
-        Self { shared, description, same_gpu, blocks, source, target, copied: BTreeSet::new() }
+        let copied = BTreeSet::new();
+        Self { shared, description, same_gpu, blocks, source, target, copied, hashed: None, pinned: None }
     }
 
     /// Takes the source's list: imports what is new, lets go what is gone.
@@ -68,6 +82,7 @@ impl<D: Device> Memory<D> {
         if list.len() > MOST_BLOCKS {
             return Err(format!("more blocks than {MOST_BLOCKS}: {}", list.len()));
         }
+        self.hashed = None;
         let new: BTreeMap<u64, LentBlock> = list.iter().map(|block| (block.offset, *block)).collect();
         if new.len() != list.len() {
             return Err("two blocks in one place".into());
@@ -98,9 +113,9 @@ impl<D: Device> Memory<D> {
         let LentBlock { block: id, bytes, offset } = block;
         let imported = self.import(block);
         match (imported, self.same_gpu) {
-            (Ok(memory), true) => issuer.adopt(id, memory, bytes),
+            (Ok((memory, file)), true) => issuer.adopt(id, memory, bytes, file),
             (Err(why), true) => return Err(format!("block {id} cannot be taken over: {why}")),
-            (Ok(memory), false) => {
+            (Ok((memory, _)), false) => {
                 let staged = Staged { block: id, bytes, memory };
                 self.source.add(offset, staged).map_err(device("mapping the source's memory"))?;
             }
@@ -111,7 +126,7 @@ impl<D: Device> Memory<D> {
         Ok(())
     }
 
-    fn import(&self, block: LentBlock) -> Result<MemHandle, Refused> {
+    fn import(&self, block: LentBlock) -> Result<(MemHandle, OwnedFd), Refused> {
         if self.description.kept {
             return Err("the other worker has no device".into());
         }
@@ -124,7 +139,8 @@ impl<D: Device> Memory<D> {
             self.shared.hub.give_back(Returned { session, kind: Kind::Block, object: id });
             return Err(format!("{} bytes on GPU {}", imported.bytes, imported.gpu));
         }
-        self.shared.device.import_memory(imported.file.as_fd()).map_err(device("importing"))
+        let memory = self.shared.device.import_memory(imported.file.as_fd()).map_err(device("importing"))?;
+        Ok((memory, imported.file))
     }
 
     /// Stages this session's own blocks.
@@ -168,7 +184,8 @@ impl<D: Device> Memory<D> {
     }
 
     /// Copies pieces of blocks: where the block is staged, the piece's offset in it, bytes. Says which have to be sent.
-    fn pull(&self, pieces: &[(u64, u64, u64)]) -> Result<Answer, Refused> {
+    fn pull(&mut self, pieces: &[(u64, u64, u64)]) -> Result<Answer, Refused> {
+        self.hashed = None;
         let (device_, stream) = (&self.shared.device, self.shared.device.own_stream());
         let (mut copied, mut asked) = (0, Vec::new());
         for &(block, offset, bytes) in pieces {
@@ -185,6 +202,14 @@ impl<D: Device> Memory<D> {
         Ok(if asked.is_empty() { Answer::Copied(copied) } else { Answer::Send { copied, pieces: asked } })
     }
 
+    /// Hashes this session's memory, while the source hashes its own.
+    pub(super) fn hash(&mut self, issuer: &Issuer<D>, key: [u64; 2]) -> Result<Answer, Refused> {
+        self.stage(issuer)?;
+        let key = key_of(key)?;
+        self.hashed = Some((key, self.target.hashes(key).map_err(device(HASHING))?));
+        Ok(Answer::Done)
+    }
+
     /// Compares with the source's hashes, and copies what differs: all of a block that is new.
     pub(super) fn compare(
         &mut self,
@@ -194,20 +219,32 @@ impl<D: Device> Memory<D> {
         last: bool,
     ) -> Result<Answer, Refused> {
         self.stage(issuer)?;
-        let key = HashKey::of_points(key).ok_or("no points of a hash")?;
-        let theirs = hashes_of(body);
-        let hash = || self.target.hashes(key).map_err(device("hashing this session's memory"));
-        let ours = hash()?;
+        let (key, theirs) = (key_of(key)?, hashes_of(body));
+        let ours = match self.hashed.take() {
+            Some((its, hashes)) if its == key => hashes,
+            _ => self.target.hashes(key).map_err(device(HASHING))?,
+        };
         if self.target.all().count() != self.blocks.len() || ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
         let differing = differing(self.target.all().map(|(offset, staged)| (offset, staged.bytes)), &ours, &theirs);
         let answer = self.pull(&differing)?;
         self.copied.extend(self.blocks.keys());
-        if last && matches!(answer, Answer::Copied(1..)) && hash()? != theirs {
-            return Err("memory differs after it was copied".into());
+        if last && matches!(answer, Answer::Copied(1..)) {
+            self.demand_same(&differing, key, &theirs)?;
         }
         Ok(answer)
+    }
+
+    /// What was copied has to have the source's hashes. The rest has shown that it does.
+    fn demand_same(&self, copied: &[(u64, u64, u64)], key: HashKey, theirs: &[UnitHash]) -> Result<(), Refused> {
+        let pieces: Vec<(u64, u64)> = copied.iter().map(|(block, offset, bytes)| (block + offset, *bytes)).collect();
+        let ours = self.target.hashes_of(&pieces, key).map_err(device(HASHING))?;
+        let is_same = |(first, hashes): &(u64, Vec<UnitHash>)| {
+            let from = usize::try_from(*first).unwrap_or(usize::MAX);
+            theirs.get(from..from.saturating_add(hashes.len())).is_some_and(|theirs| theirs == hashes.as_slice())
+        };
+        if ours.iter().all(is_same) { Ok(()) } else { Err("memory differs after it was copied".into()) }
     }
 
     /// Bytes of a block that cannot be imported.
@@ -222,15 +259,19 @@ impl<D: Device> Memory<D> {
         self.write(lent.offset + offset, bytes).map_err(device("writing this session's memory"))
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> CudaResult<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> CudaResult<()> {
+        self.hashed = None;
         let (device, stream) = (&self.shared.device, self.shared.device.own_stream());
-        let pinned = device.pin(bytes.len(), PageSize::Small)?;
-        pinned.write(0, bytes);
-        device.upload(self.target.at(at), &pinned, 0, bytes.len(), stream)?;
-        device.stream_synchronize(stream)
+        let pinned = match &mut self.pinned {
+            Some(pinned) => &*pinned,
+            none => none.insert(device.pin(WRITTEN, PageSize::Small)?),
+        };
+        for (index, part) in bytes.chunks(WRITTEN).enumerate() {
+            pinned.write(0, part);
+            device.upload(self.target.at(at + (index * WRITTEN) as u64), pinned, 0, part.len(), stream)?;
+            device.stream_synchronize(stream)?;
+        }
+        Ok(())
     }
 
     /// What is to be let go when the session goes on.

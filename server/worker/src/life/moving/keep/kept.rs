@@ -31,6 +31,8 @@ pub(crate) struct Kept {
     pub(super) blocks: BTreeMap<u64, Block>,
     pub(super) variables: Vec<Variable>,
     pub(super) contents: Vec<Together>,
+    /// Hashes of all blocks by a key, until anything of them changes.
+    hashed: Option<(HashKey, Vec<UnitHash>)>,
     /// The hashes by which the source's memory and this are the same.
     pub(super) compared: Option<([u64; 2], Vec<u8>)>,
     pub(super) last: Option<(Box<Last>, Vec<u8>)>,
@@ -60,6 +62,7 @@ impl Kept {
             blocks: BTreeMap::new(),
             variables: Vec::new(),
             contents: Vec::new(),
+            hashed: None,
             compared: None,
             last: None,
             digest: None,
@@ -106,8 +109,16 @@ impl Kept {
                 Answer::Done
             }
             Step::Copy => self.lacking(),
+            Step::Hash(points) => {
+                let key = key_of(points)?;
+                self.hashed = Some((key, self.hashes(key)));
+                Answer::Done
+            }
             Step::Compare { key, last } => self.compare(key, body, last)?,
-            Step::Bytes(piece) => self.take(piece, &body)?,
+            Step::Bytes(piece) => {
+                self.place(piece, body.len())?.copy_from_slice(&body);
+                Answer::Done
+            }
             Step::Contents(contents) => {
                 self.contents.push((contents, body));
                 Answer::Done
@@ -171,7 +182,7 @@ impl Kept {
             }
         }
         self.contents.clear();
-        (self.last, self.compared) = (None, None);
+        (self.last, self.compared, self.hashed) = (None, None, None);
         Ok(Answer::Done)
     }
 
@@ -191,24 +202,25 @@ impl Kept {
         if pieces.is_empty() { Answer::Copied(0) } else { Answer::Send { copied: 0, pieces } }
     }
 
-    fn take(&mut self, Piece { block, offset }: Piece, bytes: &[u8]) -> Result<Answer, Refused> {
+    /// Where bytes of a block go.
+    pub(super) fn place(&mut self, Piece { block, offset }: Piece, bytes: usize) -> Result<&mut [u8], Refused> {
+        self.hashed = None;
         let found = self.blocks.values_mut().find(|its| its.lent.block == block);
         let place = found.and_then(|found| {
             let from = usize::try_from(offset).ok()?;
-            found.bytes.get_mut(from..from.checked_add(bytes.len())?)
+            found.bytes.get_mut(from..from.checked_add(bytes)?)
         });
-        let place = place.ok_or_else(|| format!("{} bytes from {offset} on of no block: {block}", bytes.len()))?;
-        place.copy_from_slice(bytes);
-        Ok(Answer::Done)
+        place.ok_or_else(|| format!("{bytes} bytes from {offset} on of no block: {block}"))
     }
 
     /// Compares with the source's hashes, and asks for what differs.
     fn compare(&mut self, points: [u64; 2], body: Vec<u8>, last: bool) -> Result<Answer, Refused> {
-        let key = HashKey::of_points(points).ok_or("no points of a hash")?;
-        for Block { lent, bytes } in self.blocks.values_mut().filter(|block| block.bytes.is_empty()) {
-            *bytes = zeros(lent.bytes);
-        }
-        let (ours, theirs) = (self.hashes(key), hashes_of(&body));
+        let key = key_of(points)?;
+        let theirs = hashes_of(&body);
+        let ours = match self.hashed.take() {
+            Some((its, hashes)) if its == key => hashes,
+            _ => self.hashes(key),
+        };
         if ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
@@ -224,7 +236,10 @@ impl Kept {
     }
 
     /// The hashes of all units, by as many threads as there are processors.
-    fn hashes(&self, key: HashKey) -> Vec<UnitHash> {
+    fn hashes(&mut self, key: HashKey) -> Vec<UnitHash> {
+        for Block { lent, bytes } in self.blocks.values_mut().filter(|block| block.bytes.is_empty()) {
+            *bytes = zeros(lent.bytes);
+        }
         const PIECE: usize = 4 << 20;
         let pieces: Vec<&[u8]> = self.blocks.values().flat_map(|block| block.bytes.chunks(PIECE)).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_HASHING);
@@ -235,6 +250,10 @@ impl Kept {
             parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
         })
     }
+}
+
+fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
+    HashKey::of_points(points).ok_or_else(|| "no points of a hash".into())
 }
 
 /// So many zeros, which the system gives when they are written.

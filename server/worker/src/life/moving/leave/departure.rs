@@ -190,7 +190,14 @@ impl<'a, D: Device> Departure<'a, D> {
         let both = u128::from_le_bytes(random_bits);
         let low = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
         let key = HashKey::of([low(both), low(both >> 64)]);
-        let hashes = floe_lock::lock(self.lending).hashes(key).map_err(Off::device("hashing the session's memory"))?;
+        let lending = self.lending;
+        let own = || floe_lock::lock(lending).hashes(key);
+        let (answer, hashes) = self.partner.ask_beside(&Step::Hash(key.points()), &[], own);
+        let hashes = hashes.map_err(Off::device("hashing the session's memory"))?;
+        match answer? {
+            Answer::Done => {}
+            other => return Err(unexpected(&other)),
+        }
         let body: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_bytes()).collect();
         match self.partner.ask(&Step::Compare { key: key.points(), last }, &[&body])? {
             Answer::Copied(bytes) => Ok(bytes),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::off::Off;
 use super::sides::Daemon;
-use crate::life::moving::stream::MoveStream;
+use crate::life::moving::stream::{MoveStream, StreamError};
 use crate::life::moving::words::{Answer, Piece, Step};
 
 /// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
@@ -78,7 +78,23 @@ impl<'a> Partner<'a> {
     }
 
     pub(in crate::life::moving) fn ask(&mut self, step: &Step, body: &[&[u8]]) -> Result<Answer, Off> {
-        let answer = self.stream.send(step, body).and_then(|()| self.stream.receive(Some(self.patience)));
+        self.ask_beside(step, body, || ()).0
+    }
+
+    /// Asks, and does something while the other worker does what it is asked. Both come to an end.
+    pub(in crate::life::moving) fn ask_beside<T>(
+        &mut self,
+        step: &Step,
+        body: &[&[u8]],
+        beside: impl FnOnce() -> T,
+    ) -> (Result<Answer, Off>, T) {
+        let sent = self.stream.send(step, body);
+        let done = beside();
+        (self.answer(sent), done)
+    }
+
+    fn answer(&mut self, sent: Result<(), StreamError>) -> Result<Answer, Off> {
+        let answer = sent.and_then(|()| self.stream.receive(Some(self.patience)));
         match answer {
             Ok((Answer::Refused(why), _)) => Err(Off::Ended(format!("the other worker: {why}"))),
             Ok((answer, _)) => Ok(answer),
