@@ -369,6 +369,45 @@ fn two_registrations_of_one_page_are_both_reached() {
 }
 
 /// Private pages of the program.
+/// A program with a device of each of two servers; that of the first one is current.
+fn with_two(servers: [&Server; 2]) -> &'static Client {
+    let client = client_with(&servers, &[]);
+    client.init(0).unwrap();
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(0)).unwrap()).unwrap();
+    client
+}
+
+#[test]
+fn kernels_of_every_device_reach_registered_memory_whose_device_pointer_one_has() {
+    let [first, second] = [Server::start(sharing()), Server::start(sharing())];
+    let client = with_two([&first, &second]);
+    let memory = Mapped::new();
+    let host = memory.range(PAGE_BYTES, PAGE_BYTES);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
+    }
+    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 1]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!([&first, &second].map(|server| server.count("UnmapShared")), [1, 1]);
+}
+
+#[test]
+fn devices_have_one_address_for_registered_memory_where_one_has_something_at_its_own() {
+    let memory = Mapped::new();
+    let host = memory.range(PAGE_BYTES, PAGE_BYTES);
+    let own = host.pointer().0;
+    let [first, second] = [Server::start(sharing()), Server::start(Options { taken: own..own + 1, ..sharing() })];
+    let client = with_two([&first, &second]);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert_ne!(at.0, own);
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(at));
+    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [2, 2]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+}
+
 fn private() -> HostRange {
     let layout = std::alloc::Layout::from_size_align(PAGES * PAGE_BYTES, PAGE_BYTES).unwrap();
     #[allow(unsafe_code, reason = "a program has memory")]
@@ -468,5 +507,25 @@ fn registered_memory_amid_other_bytes_is_mirrored_where_kernels_use_it() {
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 0]);
     assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 1]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+}
+
+#[test]
+fn a_kernel_of_another_device_has_registered_memory_mirrored_that_it_is_given() {
+    let [first, second] = [Server::start(sharing()), Server::start(sharing())];
+    let client = with_two([&first, &second]);
+    let mut own = vec![7u8; 3 * PAGE_BYTES];
+    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap().0;
+    assert_eq!([&first, &second].map(|server| server.count("MirrorMemory")), [1, 0]);
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    for _ in 0..2 {
+        launch(client, function, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
+    }
+    client.ctx_synchronize().unwrap();
+    assert_eq!([&first, &second].map(|server| server.count("MirrorMemory")), [1, 1]);
     client.mem_host_unregister(host.pointer()).unwrap();
 }

@@ -20,6 +20,7 @@ use floe_surface::{HostRange, MemoryCalls, PAGE};
 use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::Found;
+use crate::memory::host_memory::expect_addresses;
 use crate::memory::host_memory::file_pages::FilePages;
 use crate::memory::ipc::opened::Door;
 use crate::memory::managed::Attachment;
@@ -141,10 +142,11 @@ impl MemoryCalls for Client {
         let vgpu = &self.working()?.vgpu;
         let offered = self.offer_registered(pinned.host_start, vgpu);
         if let Some(shared) = offered.or_else(|| self.offer_exchanged(pinned.host_start, vgpu)) {
-            return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
+            return Ok(DevicePtr(self.offer_to_all(shared).device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
             vgpu.mirror(pinned.whole, || self.host_memory.make_mirror_place(pinned.host_start))?;
+            expect_addresses(&pinned);
         }
         let own = pinned.host_start + (pointer.0 - pinned.start);
         Ok(DevicePtr(vgpu.mirrors.place_of(own).unwrap_or(own)))

@@ -3,6 +3,7 @@
 //! arrive later, as CUDA promises for it. It asks no worker.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -134,18 +135,31 @@ const MOST_PLACED: usize = 4 << 30;
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);
 
-/// Whether any memory was ever placed here.
-#[inline]
-pub(crate) fn has_placed() -> bool {
-    NEXT_PLACE.load(Ordering::Relaxed) != PRIVATE_PLACES || !arena::given_out().is_empty()
+/// From the first byte of memory that the program registered and has asked a mirror's device pointer of, to behind its last.
+static EXPECTED: [AtomicU64; 2] = [AtomicU64::new(u64::MAX), AtomicU64::new(0)];
+
+/// Kernels of any vGPU may name addresses of registered memory from here on.
+pub(crate) fn expect_addresses(pinned: &PinnedRange) {
+    EXPECTED[0].fetch_min(pinned.start, Ordering::Relaxed);
+    EXPECTED[1].fetch_max(pinned.start + pinned.bytes, Ordering::Relaxed);
 }
 
-/// The addresses among a kernel's parameters that may be of memory placed here.
-pub(crate) fn placed_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
-    let (private, shared) = (PRIVATE_PLACES..NEXT_PLACE.load(Ordering::Relaxed), arena::given_out());
+fn expected() -> Range<u64> {
+    EXPECTED[0].load(Ordering::Relaxed)..EXPECTED[1].load(Ordering::Relaxed)
+}
+
+/// Whether kernels may name any memory of the host's by its address.
+#[inline]
+pub(crate) fn may_be_named() -> bool {
+    NEXT_PLACE.load(Ordering::Relaxed) != PRIVATE_PLACES || !arena::given_out().is_empty() || !expected().is_empty()
+}
+
+/// The addresses among a kernel's parameters that may be of memory of the host's: placed here, or registered.
+pub(crate) fn host_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
+    let places = [PRIVATE_PLACES..NEXT_PLACE.load(Ordering::Relaxed), arena::given_out(), expected()];
     let words =
         parameters.chunks_exact(size_of::<u64>()).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes));
-    words.filter(move |word| private.contains(word) || shared.contains(word))
+    words.filter(move |word| places.iter().any(|place| place.contains(word)))
 }
 
 /// All pinned host memory of the process, by first address.

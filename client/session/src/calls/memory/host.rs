@@ -6,7 +6,7 @@ use floe_abi::{CudaResult, DevicePtr, HostPointer};
 
 use crate::client::Client;
 use crate::memory::host_memory::sharing::Access;
-use crate::memory::host_memory::{PinnedRange, has_placed, placed_addresses};
+use crate::memory::host_memory::{PinnedRange, host_addresses, may_be_named};
 use crate::objects::device::DeviceState;
 use crate::vgpu::Vgpu;
 
@@ -59,6 +59,27 @@ impl Client {
         offered
     }
 
+    /// Offers registered memory that a vGPU's worker has to those of all other vGPUs: a device pointer is the same for all. Returns
+    /// the range whose address they have in common.
+    pub(crate) fn offer_to_all(&self, first: PinnedRange) -> PinnedRange {
+        let devices = self.devices().unwrap_or_default();
+        let others = || devices.iter().filter(|device| device.vgpu.can_map() && device.vgpu.shares());
+        if others().nth(1).is_none() {
+            return first;
+        }
+        let offer = || others().for_each(|device| drop(self.offer_registered(first.host_start, &device.vgpu)));
+        offer();
+        let has_moved = |now: &PinnedRange| now.device_start != first.device_start;
+        match self.host_memory.find(first.host_start).filter(has_moved) {
+            None => first,
+            // One of them has something at its address: all have it at a second one.
+            Some(now) => {
+                offer();
+                self.host_memory.find(now.device_start).unwrap_or(first)
+            }
+        }
+    }
+
     /// Registered memory is about to be the program's alone. Every worker lets go of it, at both of its addresses.
     pub(crate) fn give_up_registered(&self, pinned: &PinnedRange) -> CudaResult<()> {
         self.unmirror(pinned.start)?;
@@ -109,13 +130,13 @@ impl Client {
     /// in memory are not seen here: memory behind those is reached if it was allocated for kernels, or its device pointer asked for.
     #[inline(always)]
     pub(crate) fn mirror_named(&self, parameters: &[u8], vgpu: &Vgpu) {
-        if has_placed() {
+        if may_be_named() {
             self.mirror_placed(parameters, vgpu);
         }
     }
 
     fn mirror_placed(&self, parameters: &[u8], vgpu: &Vgpu) {
-        for at in placed_addresses(parameters) {
+        for at in host_addresses(parameters) {
             if vgpu.mirrors.touches(at, 1) {
                 continue;
             }
