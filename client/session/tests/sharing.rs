@@ -388,6 +388,15 @@ fn kernels_of_every_device_reach_registered_memory_whose_device_pointer_one_has(
         assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
     }
     assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 1]);
+    // A reset takes it from the worker, and a kernel that is given it has it offered again.
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    client.device_primary_ctx_reset(Device(1)).unwrap();
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    let at = host.pointer().0;
+    launch(client, function, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 2]);
     client.mem_host_unregister(host.pointer()).unwrap();
     assert_eq!([&first, &second].map(|server| server.count("UnmapShared")), [1, 1]);
 }

@@ -79,8 +79,17 @@ impl HashKey {
     /// The hash of a unit, or of what a range has behind its last whole one. Only whole words count.
     #[must_use]
     pub fn hash(self, unit: &[u8]) -> UnitHash {
-        let words = || unit.chunks_exact(WORD).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        UnitHash(self.0.map(|point| words().fold(0, |sum, word| times(sum + u64::from(word), point))))
+        let powers = self.0.map(|point| std::array::from_fn(|index| power(point, (TOGETHER - index) as u64)));
+        let (together, rest) = unit.as_chunks::<{ TOGETHER * WORD }>();
+        let mut sums = [0; 2];
+        for words in together {
+            sums = [after(sums[0], words, &powers[0]), after(sums[1], words, &powers[1])];
+        }
+        for word in rest.as_chunks::<WORD>().0 {
+            let word = u64::from(u32::from_le_bytes(*word));
+            sums = [times(sums[0] + word, self.0[0]), times(sums[1] + word, self.0[1])];
+        }
+        UnitHash(sums)
     }
 
     /// The hashes of bytes, unit by unit.
@@ -94,11 +103,27 @@ impl HashKey {
 /// a time, of its sum so far, and of what joins threads.
 const POWERS: [u64; 13] = [131, 130, 129, 128, 3, 2, 1, 256, 4, 8, 16, 32, 64];
 
+/// Words that are evaluated together: one reduction serves all, and their products wait for no other.
+const TOGETHER: usize = 8;
+
+/// The sum after some more words, by the powers of the point from that of their number down to the first.
+fn after(sum: u64, words: &[u8; TOGETHER * WORD], powers: &[u64; TOGETHER]) -> u64 {
+    let mut products = u128::from(sum) * u128::from(powers[0]);
+    for (word, power) in words.as_chunks::<WORD>().0.iter().zip(powers) {
+        products += u128::from(u32::from_le_bytes(*word)) * u128::from(*power);
+    }
+    reduced(products)
+}
+
 /// A product modulo 2^61 - 1, of a factor below 2^62 and a reduced one.
 fn times(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    #[allow(clippy::cast_possible_truncation, reason = "both parts are below 2^64: the product is below 2^123")]
-    let (low, high) = ((product as u64) & MODULUS, (product >> 61) as u64);
+    reduced(u128::from(one) * u128::from(other))
+}
+
+/// A sum below 2^123, modulo 2^61 - 1.
+fn reduced(sum: u128) -> u64 {
+    #[allow(clippy::cast_possible_truncation, reason = "both parts are below 2^62")]
+    let (low, high) = ((sum as u64) & MODULUS, (sum >> 61) as u64);
     let sum = low + high;
     let once = (sum & MODULUS) + (sum >> 61);
     if once >= MODULUS { once - MODULUS } else { once }

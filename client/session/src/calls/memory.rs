@@ -140,13 +140,13 @@ impl MemoryCalls for Client {
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let vgpu = &self.working()?.vgpu;
+        expect_addresses(&pinned);
         let offered = self.offer_registered(pinned.host_start, vgpu);
         if let Some(shared) = offered.or_else(|| self.offer_exchanged(pinned.host_start, vgpu)) {
             return Ok(DevicePtr(self.offer_to_all(shared).device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
             vgpu.mirror(pinned.whole, || self.host_memory.make_mirror_place(pinned.host_start))?;
-            expect_addresses(&pinned);
         }
         let own = pinned.host_start + (pointer.0 - pinned.start);
         Ok(DevicePtr(vgpu.mirrors.place_of(own).unwrap_or(own)))

@@ -135,7 +135,7 @@ const MOST_PLACED: usize = 4 << 30;
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);
 
-/// From the first byte of memory that the program registered and has asked a mirror's device pointer of, to behind its last.
+/// From the first byte of memory whose device pointer the program has asked for to behind its last.
 static EXPECTED: [AtomicU64; 2] = [AtomicU64::new(u64::MAX), AtomicU64::new(0)];
 
 /// Kernels of any vGPU may name addresses of registered memory from here on.

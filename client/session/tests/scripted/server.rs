@@ -507,6 +507,10 @@ impl Peer {
                 self.files.insert(m.at.0, (m.bytes, m.offset, file));
                 self.reply(sequence, &ShareFileReply { reached: self.options.maps });
             }
+            Request::ResetContext(_) => {
+                self.files.clear();
+                self.reply(sequence, &());
+            }
             Request::UnmapShared(m) => {
                 self.files.remove(&m.at.0);
                 self.reply(sequence, &());

@@ -135,8 +135,8 @@ impl Executor {
         let handle = self.stream(stream)?;
         let copy = self.box_of(to, from, extent);
         let sync = stream.which == Which::Default;
-        // Every other one; the rest goes by addresses that say whose they are.
-        if extent[1].is_multiple_of(2) {
+        // Every other one; the rest goes by addresses that say whose they are. NVIDIA's driver captures no copy between contexts.
+        if extent[1].is_multiple_of(2) && !self.captures {
             let contexts = [to, from].map(|end| self.context_of(end));
             let copy = between(&copy, contexts);
             return if sync {

@@ -226,7 +226,10 @@ impl Executor {
             if let Some(after) = node.after {
                 cu!(cuStreamWaitEvent(lane, events[lanes + after], 0))?;
             }
-            self.capture_node(vgpu, node, lane, model)?;
+            self.captures = true;
+            let captured = self.capture_node(vgpu, node, lane, model);
+            self.captures = false;
+            captured?;
             cu!(cuEventRecord(events[lanes + index], lane))?;
         }
         for (lane, event) in streams.iter().zip(&events).skip(1) {

@@ -46,6 +46,8 @@ pub(crate) struct Executor {
     pub(super) peers: bool,
     /// The only vGPU of this process, where others have the rest.
     pub(super) process: Option<usize>,
+    /// Streams are being captured.
+    pub(super) captures: bool,
 }
 
 impl Executor {
@@ -64,6 +66,7 @@ impl Executor {
             reads: 0,
             peers: false,
             process,
+            captures: false,
         };
         for vgpu in 0..can.vgpus {
             let is_here = process.is_none_or(|own| own == vgpu);

@@ -62,8 +62,10 @@ impl Capabilities {
 
     /// Streams of a vGPU may write words of a block, and wait for them.
     pub(crate) fn has_words(&self, vgpu: usize, block: &Block) -> bool {
-        // CUDA has none in managed memory. A stream's wait for another device's word is refused by name.
-        self.reaches(vgpu, block) && block.kind != Kind::Managed && (block.vgpu == vgpu || block.is_host())
+        // CUDA has none in managed memory, and NVIDIA's driver takes none in that of pools (H100, driver 580). A stream's wait for
+        // another device's word is refused by name.
+        let can_have = !matches!(block.kind, Kind::Managed | Kind::Pool { .. });
+        self.reaches(vgpu, block) && can_have && (block.vgpu == vgpu || block.is_host())
     }
 
     /// Another vGPU can be given access to a block.

@@ -13,7 +13,7 @@ use crate::life::moving::words::{Answer, Piece, Step};
 pub(in crate::life::moving) const RUNNING: Duration = Duration::from_secs(300);
 
 /// Bytes of blocks that are sent at a time.
-const SENT: u64 = 64 << 20;
+const SENT: u64 = 4 << 20;
 
 /// The other worker.
 pub(in crate::life::moving) struct Partner<'a> {
