@@ -10,7 +10,15 @@ pub(crate) struct BusId {
     pub(crate) function: u32,
 }
 
+/// What NVIDIA's library calls the other end of a link that a virtual machine does not see, as an NVSwitch of its host.
+const UNSEEN: BusId = BusId { domain: u32::MAX, bus: 0xff, device: 0xff, function: 0 };
+
 impl BusId {
+    /// The same of the other end of a link.
+    pub(crate) fn parse_remote(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case("FFFFFFFF:FF:FF.0") { Some(UNSEEN) } else { Self::parse(text) }
+    }
+
     /// Parses `0000:01:00.0`, with any number of digits, with or without domain and function. No bus has more devices.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| u32::from_str_radix(text, 16).ok();
@@ -24,6 +32,10 @@ impl BusId {
 
     /// The older form, with a domain of four digits.
     pub(crate) fn short(self) -> [u8; 16] {
+        if self == UNSEEN {
+            // As NVIDIA's library cuts it off (driver 580).
+            return padded("FFFFFFF:FF:FF.0");
+        }
         padded(&format!("{:04X}:{:02X}:{:02X}.{:X}", self.domain & 0xffff, self.bus, self.device, self.function))
     }
 
@@ -50,6 +62,15 @@ mod tests {
         let place = BusId { domain: 0, bus: 0x1a, device: 0, function: 0 };
         assert_eq!(place.short(), *b"0000:1A:00.0\0\0\0\0");
         assert!(place.long().starts_with(b"00000000:1A:00.0\0"));
+    }
+
+    #[test]
+    fn an_end_that_nobody_sees_is_named_as_nvidias_library_names_it() {
+        let unseen = BusId::parse_remote("FFFFFFFF:FF:FF.0").expect("as two H200 of a virtual machine say");
+        assert_eq!((unseen.domain, unseen.bus, unseen.device), (0xffff_ffff, 0xff, 0xff));
+        assert_eq!(unseen.short(), *b"FFFFFFF:FF:FF.0\0");
+        assert!(unseen.long().starts_with(b"FFFFFFFF:FF:FF.0\0"));
+        assert_eq!(BusId::parse("FFFFFFFF:FF:FF.0"), None, "no device is there");
     }
 
     #[test]

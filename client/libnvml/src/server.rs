@@ -165,7 +165,7 @@ impl Link {
     fn new(message: &LinkTelemetry<'_>) -> Self {
         let remote = match message.remote {
             "" => Remote::Hidden,
-            text => BusId::parse(text).map_or(Remote::Garbled, Remote::At),
+            text => BusId::parse_remote(text).map_or(Remote::Garbled, Remote::At),
         };
         Self { remote, readings: readings(&message.readings) }
     }

@@ -89,6 +89,18 @@ fn an_end_that_the_server_does_not_see_has_no_bus_id() {
 }
 
 #[test]
+fn a_switch_that_a_virtual_machine_does_not_see_is_told_as_there() {
+    let readings = [(Reading::NvlinkRemoteDevice, 0xffff_ffff), (Reading::NvlinkRemoteKind, 2)];
+    let (library, device) = vgpu(&[], vec![link(0, "FFFFFFFF:FF:FF.0", &readings)]);
+    let pci = library.device_get_nv_link_remote_pci_info_v2(device, 0).expect("NCCL skips a link without");
+    assert_eq!((pci.domain, pci.bus, pci.device, pci.device_id), (u32::MAX, 0xff, 0xff, u32::MAX));
+    assert_eq!(
+        (pci.bus_id, pci.short_bus_id),
+        (*b"FFFFFFFF:FF:FF.0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", *b"FFFFFFF:FF:FF.0\0")
+    );
+}
+
+#[test]
 fn a_device_without_links_answers_as_nvidias_library() {
     let (library, device) = vgpu(&[], Vec::new());
     assert_eq!([0, 17].map(|number| library.device_get_nv_link_state(device, number)), [NOT_SUPPORTED; 2]);
