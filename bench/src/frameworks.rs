@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::machine;
+use crate::moving::{Mover, Moves};
 use crate::server::Server;
 use checks::{Outcome, Outcomes};
 use libraries::Toolkit;
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Run through floe only, and compare with nothing
     #[arg(long)]
     floe_only: bool,
+    /// Move every session to the next GPU again and again while the checks run
+    #[arg(long)]
+    moves: bool,
     /// Number of files that run at once; files that say `# run alone` run by themselves after the others
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
@@ -97,10 +101,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         cpu_device: gpu.kind == "cpu",
     };
     let (alone, together): (Vec<_>, Vec<_>) = variants.into_iter().partition(|variant| variant.alone);
-    let mut all = programs.compare_all(&together, arguments.jobs.into())?;
-    all.extend(programs.compare_all(&alone, 1)?);
+    let compare = || -> Result<Vec<Compared>> {
+        let mut all = programs.compare_all(&together, arguments.jobs.into())?;
+        all.extend(programs.compare_all(&alone, 1)?);
+        Ok(all)
+    };
+    let (all, moves) = if arguments.moves {
+        let (all, moves) = Mover::new(&installation, &server)?.keep_moving(compare);
+        (all?, Some(moves))
+    } else {
+        (compare()?, None)
+    };
     if let Some(out) = &arguments.out {
-        write(&out.join("frameworks.json"), &gpu.name, &all)?;
+        write(&out.join("frameworks.json"), &gpu.name, &all, moves.as_ref())?;
+    }
+    if let Some(moves) = moves {
+        println!("{} moves; the longest pause: {:.0} ms", moves.made, moves.longest_pause_ms);
+        moves.refused.iter().for_each(|(why, count)| println!("  {count} times: {why}"));
     }
     Ok(verdict(&all, began))
 }
@@ -239,12 +256,13 @@ fn verdict(all: &[Compared], began: Instant) -> ExitCode {
     if failed + differs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn write(path: &Path, device: &str, all: &[Compared]) -> Result<()> {
+fn write(path: &Path, device: &str, all: &[Compared], moves: Option<&Moves>) -> Result<()> {
     let record = serde_json::json!({
         "date": machine::date(),
         "floe": machine::version(),
         "device": device,
         "machine": machine::description(),
+        "moves": moves,
         "checks": all,
     });
     let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;

@@ -10,6 +10,8 @@ mod installation;
 pub mod link;
 mod machine;
 mod memory;
+pub mod moves;
+mod moving;
 mod program;
 mod server;
 pub mod speed;

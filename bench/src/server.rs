@@ -83,6 +83,11 @@ impl Server {
         gpu_at(installation, &self.unix)
     }
 
+    /// Its Unix socket.
+    pub(crate) fn unix(&self) -> &str {
+        &self.unix
+    }
+
     /// Its first GPU by this way, as `floe run --on` takes it.
     pub(crate) fn device(&self, way: Way) -> String {
         match way {
