@@ -1,6 +1,10 @@
 //! `floe doctor`: checks client, servers, device, settings and permissions. Each finding says what to do.
 //! In: this machine. Out: one line per check; exit code 1 when one fails. It changes nothing.
 
+mod driver;
+mod finding;
+mod protection;
+
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,9 +13,9 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use crate::install::Installation;
-use crate::protection::{self, Weight};
 use crate::servers::Pair;
 use crate::{private, servers};
+use finding::{Finding, Weight};
 
 /// Flags of `floe doctor`.
 #[derive(Debug, clap::Args)]
@@ -41,6 +45,16 @@ impl Findings {
         println!("  WRONG  {what}: {detail}");
     }
 
+    fn all(&mut self, found: Vec<Finding>) {
+        for (weight, what, words) in found {
+            match weight {
+                Weight::Good => self.good(what, words),
+                Weight::Note => self.note(what, words),
+                Weight::Wrong => self.wrong(what, words),
+            }
+        }
+    }
+
     fn check<T: Display>(&mut self, what: &str, outcome: Result<T>) {
         match outcome {
             Ok(detail) => self.good(what, detail),
@@ -59,7 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     settings(&mut findings);
     gpu_of_this_machine(&mut findings);
     local_device(&mut findings, &installation);
-    what_protects(&mut findings, &installation);
+    // Without an answer the worker's own finding says why.
+    let look = driver::look(&installation).unwrap_or_default();
+    findings.all(driver::findings(&look));
+    findings.all(protection::findings(&installation, &look));
     remote_servers(&mut findings, &arguments.on)?;
     if findings.wrong == 0 {
         println!("nothing is wrong");
@@ -191,17 +208,6 @@ fn between_gpus(findings: &mut Findings, pairs: Result<Vec<Pair>>) {
     }
     if apart.is_empty() {
         findings.good(what, "each reaches the others' memory");
-    }
-}
-
-/// The protections of a server on this machine against its clients, and between them.
-fn what_protects(findings: &mut Findings, installation: &Installation) {
-    for (weight, what, words) in protection::findings(installation) {
-        match weight {
-            Weight::Good => findings.good(what, words),
-            Weight::Note => findings.note(what, words),
-            Weight::Wrong => findings.wrong(what, words),
-        }
     }
 }
 

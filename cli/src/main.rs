@@ -12,7 +12,6 @@ mod install;
 mod migrate;
 mod private;
 mod program;
-mod protection;
 mod ps;
 mod relay;
 mod run;

@@ -103,7 +103,7 @@ pub(crate) fn cudart_versions() -> impl Iterator<Item = &'static str> {
 /// lacks its wheel, it is fetched first (2 to 4 MB each).
 ///
 /// # Errors
-/// For a version that [`cudart_versions`] does not name, and as [`ensure`].
+/// For a version that [`cudart_versions`] does not name, and as [`ensure()`].
 pub(crate) fn cudart(version: &str) -> Result<PathBuf> {
     let Some((_, wheel)) = RUNTIME_WHEELS.iter().find(|(known, _)| *known == version) else {
         let known: Vec<_> = cudart_versions().collect();

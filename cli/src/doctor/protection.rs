@@ -1,35 +1,22 @@
 //! The protections of a server on this machine against its clients, for `floe doctor`.
 //! In: the kernel's settings, and a worker's report from inside its sandbox. Out: one finding each. It changes nothing.
 
-use std::process::{Command, Stdio};
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use floe_daemon::protection::{Protection, of_workers};
+use serde_json::Value;
 
+use super::driver::attribute;
+use super::finding::{Finding, Weight};
 use crate::install::Installation;
 
 /// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS`.
 const PAGEABLE_MEMORY_ACCESS: u64 = 88;
 
-/// How serious a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weight {
-    /// The protection holds.
-    Good,
-    /// Servers should have it.
-    Note,
-    /// A server without it should serve no strangers.
-    Wrong,
-}
-
-/// One finding: its weight, its subject and its text.
-pub(crate) type Finding = (Weight, &'static str, String);
-
 /// Runs all checks.
-pub(crate) fn findings(installation: &Installation) -> Vec<Finding> {
+pub(super) fn findings(installation: &Installation, look: &Value) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     let hmm = read("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm");
-    let pageable = reaches_ordinary_memory(installation).unwrap_or_default();
+    let pageable = reaches_ordinary_memory(look);
     vec![
         sandbox(
             installation.executable("floe-worker").and_then(|worker| Ok(of_workers(&worker, &library(installation))?)),
@@ -106,18 +93,10 @@ fn ordinary_memory(pageable: Option<bool>, hmm_disabled: Option<&str>) -> Findin
     }
 }
 
-/// Whether any device of this machine reports access to pageable memory. `None`: no device reports the attribute.
-fn reaches_ordinary_memory(installation: &Installation) -> Result<Option<bool>> {
-    let mut command = Command::new(installation.executable("floe-worker")?);
-    let output = command.args(["--probe", "auto"]).stdin(Stdio::null()).output().context("floe-worker --probe")?;
-    Ok(attribute(&serde_json::from_slice(&output.stdout)?))
-}
-
-fn attribute(probe: &serde_json::Value) -> Option<bool> {
-    let gpus = probe.get("gpus")?.as_array()?;
-    let pairs = gpus.iter().filter_map(|gpu| gpu.get("attributes")?.as_array()).flatten();
-    let values = pairs.filter(|pair| pair.get(0).and_then(serde_json::Value::as_u64) == Some(PAGEABLE_MEMORY_ACCESS));
-    values.map(|pair| pair.get(1).and_then(serde_json::Value::as_i64) != Some(0)).reduce(|one, other| one || other)
+/// Whether any GPU reaches the process's ordinary memory; `None`: nobody knows.
+fn reaches_ordinary_memory(look: &Value) -> Option<bool> {
+    let all = attribute(look, PAGEABLE_MEMORY_ACCESS);
+    all.into_iter().flatten().map(|value| value != 0).reduce(|one, other| one || other)
 }
 
 #[cfg(test)]
@@ -143,9 +122,9 @@ mod tests {
     #[test]
     fn the_attribute_is_found_in_what_a_probe_prints() {
         let probe = |value: i32| json!({"gpus": [{"attributes": [[1, 1024], [88, 0]]}, {"attributes": [[88, value]]}]});
-        assert_eq!((attribute(&probe(0)), attribute(&probe(1))), (Some(false), Some(true)));
-        assert_eq!(attribute(&json!({"gpus": [{"attributes": [[1, 1]]}]})), None);
-        assert_eq!(attribute(&json!([])), None);
+        assert_eq!((reaches_ordinary_memory(&probe(0)), reaches_ordinary_memory(&probe(1))), (Some(false), Some(true)));
+        assert_eq!(reaches_ordinary_memory(&json!({"gpus": [{"attributes": [[1, 1]]}]})), None);
+        assert_eq!(reaches_ordinary_memory(&json!([])), None);
     }
 
     #[test]
