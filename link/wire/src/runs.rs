@@ -3,33 +3,51 @@
 
 use crate::MirrorRun;
 
+/// Bytes that are compared together.
+const TOGETHER: usize = 64;
+
 /// The runs in which `now` differs from `known`, with offsets from `start`. Both have the same length.
 #[must_use]
 pub fn changed_runs<'a>(known: &[u8], now: &'a [u8], start: u32) -> Vec<MirrorRun<'a>> {
-    let mut runs = Vec::new();
-    if known == now {
-        return runs;
-    }
-    let mut at = 0;
-    let differs = |index: usize| known.get(index) != now.get(index);
-    while at < now.len() {
-        if !differs(at) {
-            at += 1;
+    let mut ends: Vec<(usize, usize)> = Vec::new();
+    let mut differs = |at: usize| match ends.last_mut() {
+        Some((_, end)) if *end == at => *end += 1,
+        _ => ends.push((at, at + 1)),
+    };
+    // Most of a piece is the same: its bytes are looked at one by one only where it is not.
+    for (index, (known, now)) in known.chunks(TOGETHER).zip(now.chunks(TOGETHER)).enumerate() {
+        if known == now {
             continue;
         }
-        let end = (at..now.len()).find(|index| !differs(*index)).unwrap_or(now.len());
-        let offset = u32::try_from(at).ok().and_then(|at| start.checked_add(at));
-        if let (Some(offset), Some(bytes)) = (offset, now.get(at..end)) {
-            runs.push(MirrorRun { offset, bytes });
-        }
-        at = end;
+        let unequal = known.iter().zip(now).enumerate().filter(|(_, (known, now))| known != now);
+        unequal.for_each(|(at, _)| differs(index * TOGETHER + at));
     }
-    runs
+    let run = |(at, end): (usize, usize)| {
+        let offset = u32::try_from(at).ok()?.checked_add(start)?;
+        Some(MirrorRun { offset, bytes: now.get(at..end)? })
+    };
+    ends.into_iter().filter_map(run).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_go_on_across_what_is_compared_together() {
+        let known = vec![0; 4 * TOGETHER + 5];
+        for (from, to) in [(0, known.len()), (TOGETHER - 1, TOGETHER + 1), (3 * TOGETHER, 4 * TOGETHER + 5), (7, 8)] {
+            let mut now = known.clone();
+            now[from..to].fill(1);
+            let runs = changed_runs(&known, &now, 9);
+            assert_eq!(
+                runs.iter().map(|run| (run.offset as usize, run.bytes.len())).collect::<Vec<_>>(),
+                [(9 + from, to - from)]
+            );
+        }
+        let every_other: Vec<u8> = (0..known.len()).map(|at| u8::from(at % 2 == 0)).collect();
+        assert_eq!(changed_runs(&known, &every_other, 0).len(), known.len().div_ceil(2));
+    }
 
     #[test]
     fn equal_bytes_have_no_runs() {
