@@ -368,7 +368,11 @@ fn two_registrations_of_one_page_are_both_reached() {
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [3, 0], "the second was refused at its own address");
 }
 
-/// Private pages of the program.
+fn add(client: &Client) -> Function {
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    client.module_get_function(module, c"add").unwrap()
+}
+
 /// A program with a device of each of two servers; that of the first one is current.
 fn with_two(servers: [&Server; 2]) -> &'static Client {
     let client = client_with(&servers, &[]);
@@ -384,39 +388,79 @@ fn kernels_of_every_device_reach_registered_memory_whose_device_pointer_one_has(
     let memory = Mapped::new();
     let host = memory.range(PAGE_BYTES, PAGE_BYTES);
     client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
-    for _ in 0..2 {
-        assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
-    }
-    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 1]);
-    // A reset takes it from the worker, and a kernel that is given it has it offered again.
-    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
-    client.device_primary_ctx_reset(Device(1)).unwrap();
-    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
-    let function = client.module_get_function(module, c"add").unwrap();
     let at = host.pointer().0;
-    launch(client, function, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
-    client.ctx_synchronize().unwrap();
-    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 2]);
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(at)));
+    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, 0], "the other is not waited for");
+    // Also after a reset, which takes it from the worker.
+    for offers in [1, 2] {
+        client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+        let add = add(client);
+        for _ in 0..2 {
+            launch(client, add, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
+        }
+        client.ctx_synchronize().unwrap();
+        assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [1, offers]);
+        assert_eq!(second.count("MirrorMemory"), 0);
+        if offers == 1 {
+            client.device_primary_ctx_reset(Device(1)).unwrap();
+        }
+    }
     client.mem_host_unregister(host.pointer()).unwrap();
     assert_eq!([&first, &second].map(|server| server.count("UnmapShared")), [1, 1]);
 }
 
 #[test]
-fn devices_have_one_address_for_registered_memory_where_one_has_something_at_its_own() {
+fn a_device_that_cannot_have_registered_memory_is_asked_once() {
     let memory = Mapped::new();
     let host = memory.range(PAGE_BYTES, PAGE_BYTES);
-    let own = host.pointer().0;
-    let [first, second] = [Server::start(sharing()), Server::start(Options { taken: own..own + 1, ..sharing() })];
+    let at = host.pointer().0;
+    let refuses = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        let (Request::ShareFile(_) | Request::MirrorMemory(_)) = request else { return Flow::Usual };
+        peer.reply_with(sequence, CudaError::OUT_OF_MEMORY.code(), 0, "no more", &[]);
+        Flow::Done
+    };
+    let first = Server::start(sharing());
+    let second = Server::start(Options { script: Some(Box::new(refuses)), ..sharing() });
     let client = with_two([&first, &second]);
     client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
-    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
-    assert_ne!(at.0, own);
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(at)));
     client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
-    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(at));
-    assert_eq!([&first, &second].map(|server| server.count("ShareFile")), [2, 2]);
+    let add = add(client);
+    for _ in 0..10 {
+        launch(client, add, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
+    }
+    client.ctx_synchronize().unwrap();
+    assert_eq!([second.count("ShareFile"), second.count("MirrorMemory")], [1, 1]);
     client.mem_host_unregister(host.pointer()).unwrap();
 }
 
+#[test]
+fn a_second_address_of_a_mirror_is_the_same_for_all_devices() {
+    let mut own = vec![7u8; 3 * PAGE_BYTES];
+    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
+    let at = host.pointer().0;
+    let refuses = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
+        Request::MirrorMemory(m) if m.at.0 == at => {
+            peer.reply_with(sequence, CudaError::NOT_SUPPORTED.code(), 0, "taken", &[]);
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    };
+    let first = Server::start(Options { script: Some(Box::new(refuses)), ..sharing() });
+    let second = Server::start(sharing());
+    let client = with_two([&first, &second]);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let place = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    assert_ne!(place.0, at);
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    launch(client, add(client), [1; 3], [32, 1, 1], Stream::LEGACY, (place.0, place.0 + 8, 0, 1)).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(place));
+    assert_eq!([&first, &second].map(|server| server.count("MirrorMemory")), [2, 1]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+}
+
+/// Private pages of the program.
 fn private() -> HostRange {
     let layout = std::alloc::Layout::from_size_align(PAGES * PAGE_BYTES, PAGE_BYTES).unwrap();
     #[allow(unsafe_code, reason = "a program has memory")]

@@ -141,9 +141,10 @@ impl MemoryCalls for Client {
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let vgpu = &self.working()?.vgpu;
         expect_addresses(&pinned);
+        vgpu.mirrors.forgive(pinned.host_start);
         let offered = self.offer_registered(pinned.host_start, vgpu);
         if let Some(shared) = offered.or_else(|| self.offer_exchanged(pinned.host_start, vgpu)) {
-            return Ok(DevicePtr(self.offer_to_all(shared).device_start + (pointer.0 - pinned.start)));
+            return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
             vgpu.mirror(pinned.whole, || self.host_memory.make_mirror_place(pinned.host_start))?;

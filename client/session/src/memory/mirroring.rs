@@ -43,11 +43,35 @@ impl Vgpu {
     /// The same after mirroring pinned memory that the program uses as a device's, where there is room for it.
     pub(crate) fn make_reachable(&self, pinned: &PinnedRange) -> Option<Reach> {
         let mirror = || {
-            let can = self.can_map() && self.has_room_to_mirror(&pinned.whole);
-            // Whoever names it so names its own address.
-            (can && self.mirror(pinned.whole, || None).is_ok()).then_some(Reach::Mirrored)
+            if !self.can_map() || !self.has_room_to_mirror(&pinned.whole) {
+                return None;
+            }
+            // At the address by which it is named: its own, or the second one that another vGPU has.
+            let place = (pinned.start != pinned.host_start).then_some(pinned.start);
+            let mirrored = match place {
+                Some(place) => self.mirror_by(pinned.whole, |ask| ask(place)),
+                None => self.mirror(pinned.whole, || None),
+            };
+            mirrored.is_ok().then_some(Reach::Mirrored)
         };
         self.reach(pinned).or_else(mirror)
+    }
+
+    /// Whether kernels reach pinned memory at the very address by which they are given it, after making it so. What cannot be
+    /// is not tried with each launch again.
+    pub(crate) fn has_where_named(&self, pinned: &PinnedRange) -> bool {
+        if self.mirrors.is_refused(pinned.host_start) {
+            return false;
+        }
+        let is_there = match self.make_reachable(pinned) {
+            Some(Reach::Shared) => true,
+            Some(Reach::Mirrored) => self.mirrors.place_of(pinned.host_start) == Some(pinned.start),
+            None => false,
+        };
+        if !is_there {
+            self.mirrors.refuse(pinned.host_start);
+        }
+        is_there
     }
 
     /// Lets kernels of this vGPU reach host memory, at its own address, else at a second one, if it has one.
@@ -56,17 +80,26 @@ impl Vgpu {
     /// OUT_OF_MEMORY beyond what the server mirrors (`floe serve --mirrored-memory`), NOT_SUPPORTED where it has neither
     /// address.
     pub(crate) fn mirror(&self, range: HostRange, second: impl FnOnce() -> Option<u64>) -> CudaResult<()> {
+        let own = range.pointer().0;
+        self.mirror_by(range, |ask| match (ask(own), second) {
+            (Err(CudaError::NOT_SUPPORTED), second) => second().map_or(Err(CudaError::NOT_SUPPORTED), ask),
+            (asked, _) => asked,
+        })
+    }
+
+    /// The same at an address that is chosen by asking for it.
+    fn mirror_by(
+        &self,
+        range: HostRange,
+        choose: impl FnOnce(&dyn Fn(u64) -> CudaResult<u64>) -> CudaResult<u64>,
+    ) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
         let sending = lock(&self.mirrors.sending);
         if self.mirrors.covers(at, bytes) {
             return Ok(());
         }
         let ask = |at| self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).map(|_| at);
-        let elsewhere = |error| match (error, second()) {
-            (CudaError::NOT_SUPPORTED, Some(second)) => ask(second),
-            _ => Err(error),
-        };
-        let place = ask(at).or_else(elsewhere).inspect_err(|error| match error {
+        let place = choose(&ask).inspect_err(|error| match error {
             &CudaError::OUT_OF_MEMORY => log!(
                 Warn,
                 "cuMemHostGetDevicePointer: the server mirrors no {bytes} bytes of host memory more\n  \
@@ -98,6 +131,7 @@ impl Vgpu {
 
     /// Ends a mirror, with what the device wrote last.
     pub(crate) fn unmirror(&self, start: u64) -> CudaResult<()> {
+        self.mirrors.forgive(start);
         let Some(place) = self.mirrors.place_of(start).filter(|_| self.mirrors.is_mirror(start)) else {
             return Ok(());
         };

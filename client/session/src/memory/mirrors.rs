@@ -3,7 +3,7 @@
 //! It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +75,8 @@ pub(crate) struct Mirrors {
     pub(super) sending: Mutex<()>,
     /// By first address. Never held while something is sent: the receiving thread needs it.
     ranges: Mutex<BTreeMap<u64, Mirror>>,
+    /// First addresses of memory that kernels were given and do not reach.
+    refused: Mutex<BTreeSet<u64>>,
 }
 
 /// Changed bytes of one mirror.
@@ -112,6 +114,20 @@ impl Mirrors {
         })
     }
 
+    /// Whether nothing that can be asked makes kernels reach memory that begins here.
+    pub(super) fn is_refused(&self, start: u64) -> bool {
+        lock(&self.refused).contains(&start)
+    }
+
+    pub(super) fn refuse(&self, start: u64) {
+        lock(&self.refused).insert(start);
+    }
+
+    /// Others may be there from now on, or there is room for it.
+    pub(crate) fn forgive(&self, start: u64) {
+        lock(&self.refused).remove(&start);
+    }
+
     pub(super) fn is_mirror(&self, start: u64) -> bool {
         self.any() && lock(&self.ranges).contains_key(&start)
     }
@@ -134,6 +150,7 @@ impl Mirrors {
         let (start, bytes) = (range.pointer().0, range.len());
         let written = if bytes < NOTED_FROM { None } else { Written::note(&(start..start + bytes as u64)) };
         let written = written.map(|written| (written, Recent::new(Instant::now())));
+        self.forgive(start);
         lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written });
         self.any.store(true, Ordering::Release);
     }
@@ -142,11 +159,14 @@ impl Mirrors {
         let mut ranges = lock(&self.ranges);
         ranges.remove(&start);
         self.any.store(!ranges.is_empty(), Ordering::Release);
+        drop(ranges);
+        lock(&self.refused).clear();
     }
 
     /// The server has none of them any more.
     pub(crate) fn clear(&self) {
         lock(&self.ranges).clear();
+        lock(&self.refused).clear();
         self.any.store(false, Ordering::Release);
     }
 

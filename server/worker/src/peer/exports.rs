@@ -86,6 +86,11 @@ impl<M: floe_device::Mapped> Exports<M> {
         self.blocks.insert(id, Offered { handle, bytes, file, holders: Holders::new() });
     }
 
+    /// How many blocks have a file.
+    pub(crate) fn kept_files(&self) -> usize {
+        self.blocks.values().filter(|block| block.file.is_some()).count()
+    }
+
     /// Whether anybody holds anything of the session's.
     pub(crate) fn any_holder(&self) -> bool {
         let is_other = |holder: &u64| self.moving.is_none_or(|(_, importer)| importer != *holder);

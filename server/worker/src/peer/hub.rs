@@ -158,6 +158,11 @@ impl<M: Mapped> Hub<M> {
         self.state().exports.offer_block(id, memory, bytes, file);
     }
 
+    /// How many blocks have a file.
+    pub(crate) fn kept_files(&self) -> usize {
+        self.state().exports.kept_files()
+    }
+
     /// A block is about to be released: nobody exports it from here on, and nobody is exporting it.
     pub(crate) fn close_block(&self, id: u64) {
         let handle = self.state().exports.close_block(id);

@@ -59,27 +59,6 @@ impl Client {
         offered
     }
 
-    /// Offers registered memory that a vGPU's worker has to those of all other vGPUs: a device pointer is the same for all. Returns
-    /// the range whose address they have in common.
-    pub(crate) fn offer_to_all(&self, first: PinnedRange) -> PinnedRange {
-        let devices = self.devices().unwrap_or_default();
-        let others = || devices.iter().filter(|device| device.vgpu.can_map() && device.vgpu.shares());
-        if others().nth(1).is_none() {
-            return first;
-        }
-        let offer = || others().for_each(|device| drop(self.offer_registered(first.host_start, &device.vgpu)));
-        offer();
-        let has_moved = |now: &PinnedRange| now.device_start != first.device_start;
-        match self.host_memory.find(first.host_start).filter(has_moved) {
-            None => first,
-            // One of them has something at its address: all have it at a second one.
-            Some(now) => {
-                offer();
-                self.host_memory.find(now.device_start).unwrap_or(first)
-            }
-        }
-    }
-
     /// Registered memory is about to be the program's alone. Every worker lets go of it, at both of its addresses.
     pub(crate) fn give_up_registered(&self, pinned: &PinnedRange) -> CudaResult<()> {
         self.unmirror(pinned.start)?;
@@ -140,8 +119,7 @@ impl Client {
             if vgpu.mirrors.touches(at, 1) {
                 continue;
             }
-            let pinned = self.host_memory.find(at);
-            if pinned.is_some_and(|pinned| vgpu.make_reachable(&pinned).is_none()) {
+            if self.host_memory.find(at).is_some_and(|pinned| !vgpu.has_where_named(&pinned)) {
                 vgpu.errors.suspect(at);
             }
         }

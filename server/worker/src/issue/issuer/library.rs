@@ -87,7 +87,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
             self.allowance.ledger.give(library.charge);
             let code = library.code;
             if is_used {
-                self.departed.take(id.0, library);
+                self.departed.take(id.0, library, &self.allowance.budget);
             }
             self.device().unload(code)?;
         }

@@ -8,7 +8,7 @@ use floe_device::Content;
 use floe_image::{Limits, beyond_reach};
 
 use crate::issue::objects::library::Loaded;
-use crate::memory::budget::Kept;
+use crate::memory::budget::{Budget, Kept};
 
 /// Libraries are searched up to these sizes: the largest there are.
 pub(crate) const LIMITS: Limits = Limits { image_bytes: 1 << 30, entry_bytes: 1 << 30, entries: 4096 };
@@ -32,6 +32,8 @@ pub(crate) struct Departed {
 struct Gone {
     library: u64,
     contents: Vec<Content>,
+    /// What of it is in memory.
+    bytes: usize,
     _kept: Kept,
 }
 
@@ -50,14 +52,24 @@ pub(crate) fn demand_within_reach(library: u64, contents: &[Content]) -> Result<
 }
 
 impl Departed {
-    /// A library goes that the program may have used.
-    pub(crate) fn take(&mut self, id: u64, library: Loaded) {
+    /// A library goes that the program may have used. What of it waits in memory is charged to the budget; contents in files cost
+    /// nothing.
+    pub(crate) fn take(&mut self, id: u64, library: Loaded, budget: &Budget) {
+        let Loaded { contents, kept, .. } = library;
         if self.left.is_some() {
             return;
         }
-        let contents: Vec<Content> = library.contents.into_iter().map(|(_, content)| content).collect();
-        self.bytes += in_memory(&contents);
-        self.waiting.push_back(Gone { library: id, contents, _kept: library.kept });
+        let contents: Vec<Content> = contents.into_iter().map(|(_, content)| content).collect();
+        let bytes = in_memory(&contents);
+        // It was charged more.
+        drop(kept);
+        match budget.keep(bytes as u64) {
+            Ok(kept) => {
+                self.bytes += bytes;
+                self.waiting.push_back(Gone { library: id, contents, bytes, _kept: kept });
+            }
+            Err(_) => self.search(id, &contents),
+        }
         while self.bytes > WAITING_BYTES || self.waiting.len() > WAITING {
             self.search_one();
         }
@@ -78,8 +90,12 @@ impl Departed {
 
     fn search_one(&mut self) {
         let Some(gone) = self.waiting.pop_front() else { return };
-        self.bytes -= in_memory(&gone.contents);
-        if let Err(words) = demand_within_reach(gone.library, &gone.contents) {
+        self.bytes -= gone.bytes;
+        self.search(gone.library, &gone.contents);
+    }
+
+    fn search(&mut self, library: u64, contents: &[Content]) {
+        if let Err(words) = demand_within_reach(library, contents) {
             self.clear();
             self.left =
                 Some(format!("{words}; it has been unloaded, but what it made is there until the context ends"));
@@ -96,28 +112,31 @@ mod tests {
     use floe_device::Code;
 
     use super::*;
-    use crate::memory::budget::Budget;
 
     const ALLOCATES: &[u8] = b".extern .func (.param .b64 func_retval0) malloc\n(\n";
 
-    fn library(code: &[u8], budget: &Budget) -> Loaded {
+    fn library(content: Content, budget: &Budget) -> Loaded {
         Loaded {
             code: Code::Library(floe_abi::Library(1)),
-            contents: vec![([7; 32], Content::from(code))],
             charge: 0,
             has_found: true,
-            kept: budget.keep(code.len() as u64).expect("there is room"),
+            kept: budget.keep(2 * content.len() as u64).expect("there is room"),
+            contents: vec![([7; 32], content)],
         }
+    }
+
+    fn take(departed: &mut Departed, id: u64, code: &[u8], budget: &Budget) {
+        departed.take(id, library(Content::from(code), budget), budget);
     }
 
     #[test]
     fn what_a_library_left_is_there_until_the_context_ends() {
         let (mut departed, budget) = (Departed::default(), Budget::default());
-        departed.take(1, library(b".visible .entry k()", &budget));
+        take(&mut departed, 1, b".visible .entry k()", &budget);
         assert_eq!(departed.left(), None);
         assert_eq!(budget.kept(), 0, "what has been searched is not kept");
-        departed.take(2, library(ALLOCATES, &budget));
-        departed.take(3, library(b".visible .entry k()", &budget));
+        take(&mut departed, 2, ALLOCATES, &budget);
+        take(&mut departed, 3, b".visible .entry k()", &budget);
         let left = departed.left().expect("memory of the heap");
         assert!(left.starts_with("library 2: its kernels allocate memory"), "{left}");
         departed.clear();
@@ -128,15 +147,40 @@ mod tests {
     fn of_many_that_go_few_are_kept() {
         let (mut departed, budget) = (Departed::default(), Budget::default());
         for id in 0..10_000 {
-            departed.take(id, library(&[b' '; 1000], &budget));
+            take(&mut departed, id, &[b' '; 1000], &budget);
         }
         assert_eq!(budget.kept(), WAITING as u64 * 1000);
         let large = vec![b' '; WAITING_BYTES + 1];
-        departed.take(0, library(&large, &budget));
+        take(&mut departed, 0, &large, &budget);
         assert_eq!(budget.kept(), 0);
-        departed.take(7, library(ALLOCATES, &budget));
-        departed.take(8, library(&large, &budget));
+        take(&mut departed, 7, ALLOCATES, &budget);
+        take(&mut departed, 8, &large, &budget);
         assert_eq!(budget.kept(), 0);
         assert!(departed.left().is_some(), "searched because much has gone");
+    }
+    #[test]
+    fn contents_in_files_cost_nothing_while_they_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("code");
+        std::fs::write(&path, vec![b' '; 1 << 20]).expect("it can be written");
+        let file = std::fs::File::open(&path).expect("it is there");
+        // As much as one library is charged, and one more.
+        let (mut departed, budget) = (Departed::default(), Budget::new(5 << 20));
+        for id in 0..200 {
+            let content = Content::of_file(&file, 1 << 20).expect("it can be mapped");
+            departed.take(id, library(content, &budget), &budget);
+            assert_eq!(budget.kept(), 0);
+        }
+        assert_eq!((departed.waiting.len(), departed.left()), (WAITING, None));
+    }
+
+    #[test]
+    fn what_may_not_wait_is_searched_at_once() {
+        let (mut departed, budget) = (Departed::default(), Budget::new(400));
+        let library = library(Content::from(ALLOCATES), &budget);
+        let others = budget.keep(400 - 400 / 8 - 2 * ALLOCATES.len() as u64).expect("all the rest");
+        departed.take(1, library, &Budget::new(0));
+        assert!(departed.waiting.is_empty() && departed.left.is_some());
+        drop(others);
     }
 }

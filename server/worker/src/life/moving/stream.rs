@@ -188,7 +188,8 @@ mod tests {
             assert!(matches!(ours.receive::<Word>(SOON), Err(StreamError::Nonsense(_))), "{header:?}");
         }
         let (mut ours, mut theirs) = ends();
-        theirs.write_all(&[0, MOST_BODY as u64].map(u64::to_le_bytes).concat()).unwrap();
+        theirs.write_all(&[6, MOST_BODY as u64].map(u64::to_le_bytes).concat()).unwrap();
+        theirs.write_all(b"\"Over\"").unwrap();
         let taken = allocation_counter::measure(|| {
             assert!(matches!(ours.receive::<Word>(SOON), Err(StreamError::Late(_))));
         });

@@ -48,7 +48,9 @@ impl<D: Device> Issuer<D> {
 
     /// The block of this number is made of this memory, which is the other worker's still, and was imported from this file.
     pub(crate) fn adopt(&mut self, block: u64, memory: MemHandle, bytes: u64, file: OwnedFd) {
-        let has_room = (self.adopted.len() as u64) < most_files();
+        let kept =
+            self.adopted.values().filter(|adopted| adopted.file.is_some()).count() + self.shared.hub.kept_files();
+        let has_room = (kept as u64) < most_files();
         self.adopted.insert(block, Adopted { memory, bytes, file: has_room.then_some(file) });
     }
 
@@ -104,7 +106,8 @@ impl<D: Device> Issuer<D> {
     }
 }
 
-/// The most files that are kept of memory that was taken over: others need descriptors, too.
+/// The most files that are kept of memory that was taken over: others need descriptors, too, and on the CPU device each block
+/// has one of its own.
 fn most_files() -> u64 {
-    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |most| most / 2)
+    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |most| most / 4)
 }
