@@ -206,9 +206,9 @@ static void reserved(const struct msghdr *message, int number) {
     judge_number("duplicate it to be closed", fcntl(ways[0], F_DUPFD_CLOEXEC, number));
     judge("raise the limit over it", prlimit(0, RLIMIT_NOFILE, &(struct rlimit){number + 1, number + 1}, NULL));
     /* With every lower number taken, the next would be it. */
-    static int taken[1024];
+    static int taken[4096];
     int count = 0, last = -1;
-    while (count < 1024 && (last = dup(ways[0])) >= 0) taken[count++] = last;
+    while (count < 4096 && (last = dup(ways[0])) >= 0) taken[count++] = last;
     tell("fill all numbers up to it", last < 0 && count > 0 && taken[count - 1] < number ? "refused" : "got through");
     judge("send a descriptor on the highest", count > 0 ? sendmsg(taken[count - 1], message, MSG_DONTWAIT) : (errno = EPERM, -1));
     while (count > 0) close(taken[--count]);
@@ -235,7 +235,7 @@ static void shared(void) {
     }
     struct rlimit descriptors;
     getrlimit(RLIMIT_NOFILE, &descriptors);
-    tell("have descriptors without end", descriptors.rlim_max <= 1024 ? "refused" : "got through");
+    tell("have descriptors without end", descriptors.rlim_max <= 4096 ? "refused" : "got through");
     reserved(&message, (int)descriptors.rlim_max);
     judge("raise the limit of descriptors", setrlimit(RLIMIT_NOFILE, &(struct rlimit){1 << 20, 1 << 20}));
     judge("keep others from a file", fcntl(file, F_SETLEASE, F_WRLCK));
