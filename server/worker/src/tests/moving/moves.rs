@@ -399,7 +399,7 @@ fn a_session_that_leaves_in_vain_at_random_moments_goes_on_as_if_nothing_had_bee
 
 #[test]
 fn a_session_whose_target_dies_at_any_step_goes_on() {
-    for dies_at in 0..10 {
+    for dies_at in 0..11 {
         let mut session = Moving::begin();
         session.options = (false, true);
         session.prepare();
@@ -410,7 +410,7 @@ fn a_session_whose_target_dies_at_any_step_goes_on() {
             (count <= dies_at).then(|| honest(step))
         };
         let said = session.leave_to(answer);
-        if dies_at < 9 {
+        if dies_at < 10 {
             assert_eq!(gave_up(said), "the other worker is gone", "{dies_at}");
         } else {
             // It has been told everything. The daemon sees that it is gone.
