@@ -116,6 +116,12 @@ impl<D: Device> Parking<D> {
         self.channels.as_ref().is_some_and(|channels| channels.hears())
     }
 
+    /// The last transfer whose announcement has been read.
+    #[cfg(test)]
+    pub(crate) fn announced(&self) -> u64 {
+        self.shared.transfers.last()
+    }
+
     /// Has all readers rest at a frame's border, and takes the link down. The issuer rests, and nobody sends: the caller
     /// sees to that. Commands that were read lie in the queue, and their transfers are whole. From here on the client finds
     /// its connection broken or nobody at the other end of its rings, and waits.

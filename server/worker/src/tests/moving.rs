@@ -325,6 +325,10 @@ fn a_client_that_stalls_within_a_frame_is_not_moved_and_goes_on() {
     let half = CHUNK_BYTES;
     sender.send(&Chunk { transfer, offset: 0, bytes: &all[..half] }, |_| ()).unwrap();
     let (mut late, until) = (0, Instant::now() + PATIENCE);
+    while session.worker.parking.announced() < transfer {
+        assert!(Instant::now() < until);
+        std::thread::sleep(SHORT);
+    }
     while late < 3 {
         assert!(Instant::now() < until);
         match session.worker.parking.park_link(Instant::now() + SHORT).unwrap_err() {

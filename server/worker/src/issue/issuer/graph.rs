@@ -32,8 +32,15 @@ impl<D: Device> GraphRequests for Issuer<D> {
         self.graphs.check_posted(message.graph.0)?;
         let created = self.device().create_graph();
         let words = BTreeMap::new();
-        let object =
-            created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, words, kept: 0, failed: None });
+        let object = created.map(|graph| GraphObject {
+            graph,
+            nodes: Vec::new(),
+            exec: None,
+            words,
+            kept: 0,
+            frame: 0,
+            failed: None,
+        });
         self.graphs.bind(message.graph.0, object);
         Ok(Answer::Nothing)
     }
@@ -50,20 +57,26 @@ impl<D: Device> GraphRequests for Issuer<D> {
             shared_bytes: message.shared,
         };
         let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
-        let work = kernel.map(|kernel| NodeWork::Kernel(kernel, &attributes));
-        self.add_node(message.graph, &message.after, work)
+        let frame = kernel.as_ref().map_or(0, |(_, frame)| *frame);
+        let work = kernel.map(|(kernel, _)| NodeWork::Kernel(kernel, &attributes));
+        let answer = self.add_node(message.graph, &message.after, message.parameters.len(), work)?;
+        // A graph whose creation failed takes none.
+        if let Ok(object) = self.graphs.get_mut(message.graph.0) {
+            object.frame = object.frame.max(frame);
+        }
+        Ok(answer)
     }
 
     fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, node_copy(&message.copy).map(NodeWork::Copy))
+        self.add_node(message.graph, &message.after, 0, node_copy(&message.copy).map(NodeWork::Copy))
     }
 
     fn add_graph_fill(&mut self, message: &AddGraphFill) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, node_fill(&message.fill))
+        self.add_node(message.graph, &message.after, 0, node_fill(&message.fill))
     }
 
     fn add_graph_empty(&mut self, message: &AddGraphEmpty) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, Ok(NodeWork::Empty))
+        self.add_node(message.graph, &message.after, 0, Ok(NodeWork::Empty))
     }
 
     fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Answer, Fault> {
@@ -77,7 +90,8 @@ impl<D: Device> GraphRequests for Issuer<D> {
         if let Some(error) = object.failed {
             return Err(error.into());
         }
-        let (graph, nodes) = (object.graph, object.nodes.len() as u64);
+        let (graph, nodes, frame) = (object.graph, object.nodes.len() as u64, object.frame);
+        self.takes_frame(frame)?;
         let kept = nodes * cost::INSTANTIATED_NODE;
         self.allowance.ledger.nodes(nodes)?;
         let made = self.allowance.budget.take(kept);
@@ -124,6 +138,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
             shared_bytes: message.shared,
         };
         let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        let kernel = kernel.and_then(|(kernel, frame)| self.takes_frame(frame).map(|()| kernel));
         self.set_node(message.graph, message.node, kernel.map(|kernel| NodeWork::Kernel(kernel, &[])))
     }
 
@@ -153,7 +168,8 @@ impl<D: Device> GraphRequests for Issuer<D> {
         if new.exec.is_some() {
             return violation("a graph is updated by one that is instantiated");
         }
-        let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
+        let takes = new.failed.map_or_else(|| self.takes_frame(new.frame), |error| Err(error.into()));
+        let updated = takes.and_then(|()| Ok(self.device().graph_exec_update(exec, new.graph).map(drop)?));
         self.drop_graph(&new)?;
         updated?;
         self.graphs.get_mut(message.graph.0)?.words = new.words;
@@ -169,7 +185,8 @@ impl<D: Device> GraphRequests for Issuer<D> {
 
     fn add_graph_words(&mut self, message: &AddGraphWords) -> Result<Answer, Fault> {
         let batch = Batch::read(&message.operations)?;
-        let answer = self.add_node(message.graph, &message.after, Ok(NodeWork::Words(&batch.operations)))?;
+        let (work, bytes) = (NodeWork::Words(&batch.operations), size_of_val(&*batch.operations));
+        let answer = self.add_node(message.graph, &message.after, bytes, Ok(work))?;
         // A graph whose creation failed takes none.
         if let Ok(object) = self.graphs.get_mut(message.graph.0) {
             let node = u32::try_from(object.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX);
@@ -187,11 +204,12 @@ impl<D: Device> GraphRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
-    /// Adds a node; one that cannot be added leaves a gap that fails the graph.
+    /// Adds a node whose work is `bytes` of its message; one that cannot be added leaves a gap that fails the graph.
     fn add_node(
         &mut self,
         id: GraphId,
         after: &[GraphEdge],
+        bytes: usize,
         work: Result<NodeWork<'_>, Fault>,
     ) -> Result<Answer, Fault> {
         // The instantiation reports the creation's own failure.
@@ -210,7 +228,7 @@ impl<D: Device> Issuer<D> {
         };
         let failed = object.failed.map_or(Ok(()), Err);
         let graph = object.graph;
-        let kept = self.node_cost(&work, edges.len())?;
+        let kept = self.node_cost(bytes, edges.len())?;
         let room = if kept == cost::FAILED { Err(CudaError::OUT_OF_MEMORY) } else { Ok(()) };
         let added = failed.and(room).and(work).and_then(|work| self.device().add_node(graph, &edges, &work));
         let object = self.graphs.get_mut(id.0)?;
@@ -221,13 +239,10 @@ impl<D: Device> Issuer<D> {
     }
 
     /// Takes host memory for a node: what it costs, else what a gap costs; where there is not even that, the session ends.
-    fn node_cost(&self, work: &Result<NodeWork<'_>, CudaError>, edges: usize) -> Result<u64, Fault> {
-        let parameters = match work {
-            Ok(NodeWork::Kernel(kernel, _)) => kernel.parameters.len(),
-            Ok(NodeWork::Words(operations)) => size_of_val(*operations),
-            _ => 0,
-        };
-        let bytes = cost::NODE + parameters as u64 + edges as u64 * size_of::<NodeEdge>() as u64;
+    /// By the message alone: a kernel that is gone makes a gap that costs as much, so a replay, which adds nodes when other
+    /// kernels are there, takes the same.
+    fn node_cost(&self, bytes: usize, edges: usize) -> Result<u64, Fault> {
+        let bytes = cost::NODE + bytes as u64 + edges as u64 * size_of::<NodeEdge>() as u64;
         let budget = &self.allowance.budget;
         if budget.take(bytes).is_ok() {
             return Ok(bytes);
@@ -235,22 +250,25 @@ impl<D: Device> Issuer<D> {
         budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| violation(fault.to_string()))
     }
 
+    /// A kernel as a node's work, and its frame.
     fn node_kernel<'a>(
         &mut self,
         kernel: KernelId,
         sizes: &Sizes,
         parameters: &'a [u8],
-    ) -> Result<GraphKernel<'a>, Fault> {
+    ) -> Result<(GraphKernel<'a>, u64), Fault> {
         let kernel = self.kernels.get(kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != parameters.len()) {
             return violation(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
         }
-        let (function, frame) = (kernel.function, kernel.frame);
-        if self.allowance.ledger.is_larger(frame) {
-            self.allowance.ledger.frame(frame)?;
-        }
         let Sizes { grid, block, shared_bytes } = *sizes;
-        Ok(GraphKernel { function, grid, block, shared_bytes, parameters })
+        Ok((GraphKernel { function: kernel.function, grid, block, shared_bytes, parameters }, kernel.frame))
+    }
+
+    /// Charges the device memory that a launched kernel with this frame may need.
+    pub(super) fn takes_frame(&mut self, frame: u64) -> Result<(), Fault> {
+        let ledger = &mut self.allowance.ledger;
+        if ledger.is_larger(frame) { ledger.frame(frame) } else { Ok(()) }
     }
 
     /// Changes a node. If that fails, the graph would do something else than the program asked for.

@@ -35,9 +35,7 @@ impl<D: Device> LaunchRequests for Issuer<D> {
             ));
         }
         let (function, frame) = (kernel.function, kernel.frame);
-        if self.allowance.ledger.is_larger(frame) {
-            self.allowance.ledger.frame(frame)?;
-        }
+        self.takes_frame(frame)?;
         // Taken out and put back, so that the next launch finds room in it.
         let mut attributes = std::mem::take(&mut self.attributes);
         plain_attributes(&message.attributes, &mut attributes)?;

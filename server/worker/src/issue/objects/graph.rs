@@ -20,6 +20,8 @@ pub(crate) struct GraphObject {
     pub(crate) words: BTreeMap<u32, Vec<WordOperation>>,
     /// Bytes of host memory its nodes are charged.
     pub(crate) kept: u64,
+    /// The largest frame of its kernels, in bytes; charged when it is instantiated.
+    pub(crate) frame: u64,
     /// Why it cannot be instantiated, or launched any more.
     pub(crate) failed: Option<CudaError>,
 }
