@@ -189,12 +189,10 @@ fn assert_nothing_left(daemon: &Floed, before: Option<(usize, usize)>) {
     daemon.wait_for_workers(0);
     wait_until("no session is left", || sessions(daemon) == 0);
     // The last question's own thread ends, too.
-    let mut last = counts(daemon);
-    wait_until("the daemon has what it had", || {
-        std::thread::sleep(Duration::from_millis(100));
-        let is_steady = std::mem::replace(&mut last, counts(daemon)) == last;
-        before.map_or(is_steady, |before| last == before)
-    });
+    match before {
+        Some(before) => wait_until("the daemon has what it had", || counts(daemon) == before),
+        None => drop(floe_tests::settled(daemon.process())),
+    }
 }
 
 #[test]

@@ -228,8 +228,10 @@ fn pages_that_come_and_go_leave_nothing_in_workers_and_daemon() {
         importer.send(&DropSignals { signals: SignalsId(its) });
         owner.send(&DropSignals { signals: SignalsId(own) });
     }
+    // At most: what the daemon still held of the attaching when it was counted may be gone by now.
+    let left = |now: [usize; 3]| now.iter().zip(before).any(|(now, before)| *now > before);
     let until = Instant::now() + PATIENCE;
-    while count(&owner, &importer) != before {
+    while left(count(&owner, &importer)) {
         assert!(Instant::now() < until, "{:?} and not {before:?}", count(&owner, &importer));
         std::thread::sleep(Duration::from_millis(10));
     }
