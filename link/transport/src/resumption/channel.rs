@@ -155,6 +155,12 @@ impl<S: Siblings> Channel<S> {
         }
     }
 
+    /// Whether somebody reads at this moment.
+    #[cfg(test)]
+    pub(super) fn is_read(&self) -> bool {
+        self.inbound.try_lock().is_err()
+    }
+
     /// Leaves a connection of this epoch or an earlier one, which is ended; nobody waits at it any more.
     pub(super) fn detach(&self, epoch: u64) {
         let left = lock(&self.current).take_if(|under| under.epoch <= epoch);
@@ -171,7 +177,10 @@ impl<S: Siblings> Channel<S> {
     }
 
     /// As [`Channel::freeze`], where `is_valid` says so while nobody reads and none can attach.
-    pub(super) fn freeze_if(&self, is_valid: impl FnOnce() -> bool) -> Option<HistoryDigest> {
+    pub(super) fn freeze_if(&self, is_valid: impl Fn() -> bool) -> Option<HistoryDigest> {
+        if !is_valid() {
+            return None;
+        }
         let mut inbound = lock(&self.inbound);
         is_valid().then(|| {
             *inbound = None;
@@ -187,11 +196,17 @@ impl<S: Siblings> Channel<S> {
         epoch: u64,
         pipe: Arc<dyn Pipe>,
         mark: HistoryDigest,
-        is_valid: impl FnOnce() -> bool,
+        is_valid: impl Fn() -> bool,
     ) -> Result<(), LinkError> {
         let under = Under { pipe, epoch };
         let free = {
             let mut outbound = lock(&self.outbound);
+            // Somebody may be reading on a later epoch's connection, which nothing ends: not waited for. While this one is
+            // valid nobody reads, for its channel is frozen, and no later connection attaches before this lock is free.
+            if !is_valid() {
+                under.pipe.end();
+                return Ok(());
+            }
             let (mut inbound, mut current) = (lock(&self.inbound), lock(&self.current));
             // From a later epoch's beginning on neither direction may be touched by this one.
             if !is_valid() {

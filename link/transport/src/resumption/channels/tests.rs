@@ -85,6 +85,36 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
 }
 
 #[test]
+fn a_connection_that_is_too_late_does_not_wait_for_who_reads_on_the_next() {
+    let mut ends = session();
+    meet(&mut ends, 2);
+    let [(channels, own), (_its, mut peer)] = ends;
+    let (sender, mut receiver) = own.halves();
+    let reading = std::thread::spawn(move || receiver.next().unwrap().map(|frame| frame.sequence));
+    let channel = channels.shared.channel(MAIN_CHANNEL);
+    let wait = |is_so: &dyn Fn() -> bool| {
+        let until = Instant::now() + GRACE;
+        while !is_so() {
+            assert!(Instant::now() < until, "who is late stands, and so does who writes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait(&|| channel.is_read());
+    let (late, mut its_peer) = pair();
+    let resuming = {
+        let channels = channels.clone();
+        std::thread::spawn(move || channels.resume(MAIN_CHANNEL, 1, late, HistoryDigest::none()))
+    };
+    wait(&|| resuming.is_finished());
+    assert!(its_peer.receive(soon()).unwrap().is_none());
+    // A frame each way, both of which would wait for the late one.
+    sender.send(&ReleaseBlock { block: floe_wire::BlockId(7) }, |_| ()).unwrap();
+    assert!(peer.receive(soon()).unwrap().is_some());
+    peer.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
+    assert_eq!(reading.join().unwrap(), Some(1));
+}
+
+#[test]
 fn who_leaves_old_connections_too_late_leaves_the_new_ones_alone() {
     let mut ends = session();
     let late = Left { epoch: 1, acknowledgements: [None, None] };
