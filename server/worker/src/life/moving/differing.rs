@@ -1,7 +1,34 @@
 //! The pieces of two copies of blocks that differ, by their hashes.
 //! In: blocks, and the hashes of both copies' units in the blocks' order. Out: pieces of neighbouring units.
 
-use floe_device::{HASH_UNIT, UnitHash};
+use floe_device::{HASH_UNIT, HashKey, UnitHash};
+
+use crate::life::moving::arrive::wanted::Refused;
+
+/// The hashes of one copy by a key, until anything of it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Hashed(Option<(HashKey, Vec<UnitHash>)>);
+
+impl Hashed {
+    pub(crate) fn keep(&mut self, key: HashKey, hashes: Vec<UnitHash>) {
+        self.0 = Some((key, hashes));
+    }
+
+    /// The copy changes.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// The hashes by this key, once.
+    pub(crate) fn take(&mut self, key: HashKey) -> Option<Vec<UnitHash>> {
+        self.0.take().filter(|(its, _)| *its == key).map(|(_, hashes)| hashes)
+    }
+}
+
+/// The key of two points that another worker has drawn.
+pub(crate) fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
+    HashKey::of_points(points).ok_or_else(|| "no points of a hash".into())
+}
 
 /// The hashes, as they came behind a word.
 pub(crate) fn hashes_of(body: &[u8]) -> Vec<UnitHash> {

@@ -13,7 +13,7 @@ use floe_device::{Device, End, HashKey, PageSize, Pinned as _, UnitHash};
 use super::wanted::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
-use crate::life::moving::differing::{differing, hashes_of};
+use crate::life::moving::differing::{Hashed, differing, hashes_of, key_of};
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
 use crate::life::moving::words::{Answer, Description, LentBlock, MOST_BLOCKS, Piece};
 use crate::life::shared::Shared;
@@ -34,7 +34,7 @@ pub(super) struct Memory<D: Device> {
     target: Staging<D>,
     copied: BTreeSet<u64>,
     /// The target's hashes by a key, until anything of it changes.
-    hashed: Option<(HashKey, Vec<UnitHash>)>,
+    hashed: Hashed,
     /// For bytes that are sent.
     pinned: Option<D::Pinned>,
 }
@@ -61,10 +61,6 @@ impl<D: Device> Leftover<D> {
 
 const HASHING: &str = "hashing this session's memory";
 
-fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
-    HashKey::of_points(points).ok_or_else(|| "no points of a hash".into())
-}
-
 fn device(what: &str) -> impl Fn(CudaError) -> Refused {
     move |error| format!("{what}: {error}")
 }
@@ -74,7 +70,7 @@ impl<D: Device> Memory<D> {
         let (source, target) = (Staging::new(&shared.device, SOURCE), Staging::new(&shared.device, TARGET));
         let (shared, blocks) = (Arc::clone(shared), BTreeMap::new());
         let copied = BTreeSet::new();
-        Self { shared, description, same_gpu, blocks, source, target, copied, hashed: None, pinned: None }
+        Self { shared, description, same_gpu, blocks, source, target, copied, hashed: Hashed::default(), pinned: None }
     }
 
     /// Takes the source's list: imports what is new, lets go what is gone.
@@ -82,7 +78,7 @@ impl<D: Device> Memory<D> {
         if list.len() > MOST_BLOCKS {
             return Err(format!("more blocks than {MOST_BLOCKS}: {}", list.len()));
         }
-        self.hashed = None;
+        self.hashed.forget();
         let new: BTreeMap<u64, LentBlock> = list.iter().map(|block| (block.offset, *block)).collect();
         if new.len() != list.len() {
             return Err("two blocks in one place".into());
@@ -185,7 +181,7 @@ impl<D: Device> Memory<D> {
 
     /// Copies pieces of blocks: where the block is staged, the piece's offset in it, bytes. Says which have to be sent.
     fn pull(&mut self, pieces: &[(u64, u64, u64)]) -> Result<Answer, Refused> {
-        self.hashed = None;
+        self.hashed.forget();
         let (device_, stream) = (&self.shared.device, self.shared.device.own_stream());
         let (mut copied, mut asked) = (0, Vec::new());
         for &(block, offset, bytes) in pieces {
@@ -206,7 +202,7 @@ impl<D: Device> Memory<D> {
     pub(super) fn hash(&mut self, issuer: &Issuer<D>, key: [u64; 2]) -> Result<Answer, Refused> {
         self.stage(issuer)?;
         let key = key_of(key)?;
-        self.hashed = Some((key, self.target.hashes(key).map_err(device(HASHING))?));
+        self.hashed.keep(key, self.target.hashes(key).map_err(device(HASHING))?);
         Ok(Answer::Done)
     }
 
@@ -220,9 +216,9 @@ impl<D: Device> Memory<D> {
     ) -> Result<Answer, Refused> {
         self.stage(issuer)?;
         let (key, theirs) = (key_of(key)?, hashes_of(body));
-        let ours = match self.hashed.take() {
-            Some((its, hashes)) if its == key => hashes,
-            _ => self.target.hashes(key).map_err(device(HASHING))?,
+        let ours = match self.hashed.take(key) {
+            Some(hashes) => hashes,
+            None => self.target.hashes(key).map_err(device(HASHING))?,
         };
         if self.target.all().count() != self.blocks.len() || ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
@@ -260,7 +256,7 @@ impl<D: Device> Memory<D> {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> CudaResult<()> {
-        self.hashed = None;
+        self.hashed.forget();
         let (device, stream) = (&self.shared.device, self.shared.device.own_stream());
         let pinned = match &mut self.pinned {
             Some(pinned) => &*pinned,

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use floe_device::{HASH_UNIT, HashKey, UnitHash};
 
 use crate::life::moving::arrive::wanted::Refused;
-use crate::life::moving::differing::{differing, hashes_of};
+use crate::life::moving::differing::{Hashed, differing, hashes_of, key_of};
 use crate::life::moving::words::{
     Answer, Contents, Description, Last, LentBlock, LinkKind, MOST_BLOCKS, Piece, RING_MEMORY, RING_SOCKET, Step,
     UNTAKEN, Variable,
@@ -32,7 +32,7 @@ pub(crate) struct Kept {
     pub(super) variables: Vec<Variable>,
     pub(super) contents: Vec<Together>,
     /// Hashes of all blocks by a key, until anything of them changes.
-    hashed: Option<(HashKey, Vec<UnitHash>)>,
+    hashed: Hashed,
     /// The hashes by which the source's memory and this are the same.
     pub(super) compared: Option<([u64; 2], Vec<u8>)>,
     pub(super) last: Option<(Box<Last>, Vec<u8>)>,
@@ -62,7 +62,7 @@ impl Kept {
             blocks: BTreeMap::new(),
             variables: Vec::new(),
             contents: Vec::new(),
-            hashed: None,
+            hashed: Hashed::default(),
             compared: None,
             last: None,
             digest: None,
@@ -79,7 +79,7 @@ impl Kept {
         small.map(|bytes| bytes as u64).sum::<u64>() + self.blocks.values().map(|block| block.lent.bytes).sum::<u64>()
     }
 
-    /// Does a step. `file` takes a descriptor of the source's.
+    /// Does a step other than bytes of blocks, which are received in their [`place`](Self::place). `file` takes a descriptor of the source's.
     pub(super) fn step(
         &mut self,
         step: Step,
@@ -88,6 +88,7 @@ impl Kept {
     ) -> Result<Answer, Refused> {
         let answer = match step {
             Step::Describe(_) => return Err("the session was described".into()),
+            Step::Bytes(_) => return Err("bytes of a block go to their place".into()),
             Step::Blocks(blocks) => self.list(&blocks)?,
             Step::Code(named) => self.lacks(&named),
             Step::CodeBytes(hash) => {
@@ -111,14 +112,11 @@ impl Kept {
             Step::Copy => self.lacking(),
             Step::Hash(points) => {
                 let key = key_of(points)?;
-                self.hashed = Some((key, self.hashes(key)));
+                let hashes = self.hashes(key);
+                self.hashed.keep(key, hashes);
                 Answer::Done
             }
             Step::Compare { key, last } => self.compare(key, body, last)?,
-            Step::Bytes(piece) => {
-                self.place(piece, body.len())?.copy_from_slice(&body);
-                Answer::Done
-            }
             Step::Contents(contents) => {
                 self.contents.push((contents, body));
                 Answer::Done
@@ -182,7 +180,8 @@ impl Kept {
             }
         }
         self.contents.clear();
-        (self.last, self.compared, self.hashed) = (None, None, None);
+        (self.last, self.compared) = (None, None);
+        self.hashed.forget();
         Ok(Answer::Done)
     }
 
@@ -204,7 +203,7 @@ impl Kept {
 
     /// Where bytes of a block go.
     pub(super) fn place(&mut self, Piece { block, offset }: Piece, bytes: usize) -> Result<&mut [u8], Refused> {
-        self.hashed = None;
+        self.hashed.forget();
         let found = self.blocks.values_mut().find(|its| its.lent.block == block);
         let place = found.and_then(|found| {
             let from = usize::try_from(offset).ok()?;
@@ -217,10 +216,7 @@ impl Kept {
     fn compare(&mut self, points: [u64; 2], body: Vec<u8>, last: bool) -> Result<Answer, Refused> {
         let key = key_of(points)?;
         let theirs = hashes_of(&body);
-        let ours = match self.hashed.take() {
-            Some((its, hashes)) if its == key => hashes,
-            _ => self.hashes(key),
-        };
+        let ours = self.hashed.take(key).unwrap_or_else(|| self.hashes(key));
         if ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
@@ -250,10 +246,6 @@ impl Kept {
             parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
         })
     }
-}
-
-fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
-    HashKey::of_points(points).ok_or_else(|| "no points of a hash".into())
 }
 
 /// So many zeros, which the system gives when they are written.
@@ -287,6 +279,10 @@ mod tests {
         kept.step(step, body.to_vec(), &mut |number| Err(format!("no file {number}")))
     }
 
+    fn bytes(kept: &mut Kept, block: u64, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
+        kept.place(Piece { block, offset }, bytes.len()).map(|place| place.copy_from_slice(bytes))
+    }
+
     fn block(block: u64, units: u64, offset: u64) -> LentBlock {
         LentBlock { block, bytes: units * HASH_UNIT, offset: offset * HASH_UNIT }
     }
@@ -305,11 +301,11 @@ mod tests {
         step(&mut kept, Step::Blocks(vec![block(5, 2, 0), block(6, 1, 2)]), &[]).unwrap();
         let pieces = vec![(5, 0, 2 * HASH_UNIT), (6, 0, HASH_UNIT)];
         assert_eq!(step(&mut kept, Step::Copy, &[]), Ok(Answer::Send { copied: 0, pieces }));
-        step(&mut kept, Step::Bytes(Piece { block: 5, offset: 0 }), &source[..2 * unit]).unwrap();
+        bytes(&mut kept, 5, 0, &source[..2 * unit]).unwrap();
         let lacking = Answer::Send { copied: 0, pieces: vec![(6, 0, HASH_UNIT)] };
         assert_eq!(compare(&mut kept, &source), Ok(lacking));
         assert!(step(&mut kept, Step::Frozen([0; 32]), &[]).is_err(), "not compared, and no last state");
-        step(&mut kept, Step::Bytes(Piece { block: 6, offset: 0 }), &source[2 * unit..]).unwrap();
+        bytes(&mut kept, 6, 0, &source[2 * unit..]).unwrap();
         assert_eq!(compare(&mut kept, &source), Ok(Answer::Copied(0)));
         step(&mut kept, Step::Last(Box::default()), &[]).unwrap();
         step(&mut kept, Step::Frozen([7; 32]), &[]).unwrap();
@@ -342,10 +338,10 @@ mod tests {
         }
         let mut kept = kept();
         step(&mut kept, Step::Blocks(vec![block(1, 1, 0)]), &[]).unwrap();
-        assert!(step(&mut kept, Step::Bytes(Piece { block: 1, offset: 0 }), &[1]).is_err(), "ahead of the question");
+        assert!(bytes(&mut kept, 1, 0, &[1]).is_err(), "ahead of the question");
         step(&mut kept, Step::Copy, &[]).unwrap();
-        for (block, offset, bytes) in [(1, 1, unit), (1, u64::MAX, 1), (2, 0, 1)] {
-            assert!(step(&mut kept, Step::Bytes(Piece { block, offset }), &vec![0; bytes]).is_err());
+        for (block, offset, count) in [(1, 1, unit), (1, u64::MAX, 1), (2, 0, 1)] {
+            assert!(bytes(&mut kept, block, offset, &vec![0; count]).is_err());
         }
         assert!(step(&mut kept, Step::Compare { key: [0, 1], last: true }, &[]).is_err());
         assert!(step(&mut kept, Step::Compare { key: [3, 4], last: true }, &[0; 40]).is_err());
