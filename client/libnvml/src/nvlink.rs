@@ -65,10 +65,12 @@ impl Vgpus {
         let scoped = SCOPED.iter().find(|(its, _)| *its == field).map(|(_, reading)| (scope, *reading));
         let speed = || SPEEDS.iter().zip(0..).find(|(its, _)| **its == field).map(|(_, n)| (n, Reading::NvlinkSpeed));
         if let Some((number, reading)) = scoped.or_else(speed) {
-            return Some(self.link(device, number, |link| match reading {
+            let told = self.link(device, number, |link| match reading {
                 Reading::NvlinkActive => link.flag(reading),
                 _ => link.number(reading),
-            }));
+            });
+            // A field of a link that no GPU has is none that this one has.
+            return Some(if number < LINKS { told } else { told.map_err(|_| NvmlError::NOT_SUPPORTED) });
         }
         let (_, reading) = TOGETHER.iter().find(|(its, _)| *its == field)?;
         let told = self.of(device, |vgpu| vgpu.lasting(*reading)).and_then(narrow);

@@ -59,6 +59,8 @@ fn a_link_is_what_its_server_says() {
     assert_eq!(library.device_get_nv_link_remote_device_type(device, 3), Ok(2));
     let asked = [(165, 3), (164, 3), (166, 3), (146, 3), (87, 0), (91, 0)];
     assert_eq!(fields(&library, device, &asked), [(0, 1), (0, 26_562), (0, 6), (0, 33), (0, 26_562), (0, 18)]);
+    // As NVML 580: a field of a link that no GPU has is not supported, and the link itself no argument.
+    assert_eq!(fields(&library, device, &[(165, 18), (165, 17)]), [(3, 0), (3, 0)]);
     let pci = library.device_get_nv_link_remote_pci_info_v2(device, 3).expect("a switch");
     assert_eq!((pci.short_bus_id, pci.bus, pci.device_id), (*b"0000:05:00.0\0\0\0\0", 5, 0x22a3_10de));
 }
