@@ -137,10 +137,20 @@ impl<'a> Mover<'a> {
                 }
                 moves
             });
+            let over = Over(&is_over);
             let done = work();
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
             (done, moving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
+    }
+}
+
+/// Ends the moves, also where the work has panicked: else nobody would hear of it.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

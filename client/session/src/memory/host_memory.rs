@@ -138,7 +138,7 @@ static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);
 /// From the first byte of memory whose device pointer the program has asked for to behind its last.
 static EXPECTED: [AtomicU64; 2] = [AtomicU64::new(u64::MAX), AtomicU64::new(0)];
 
-/// Kernels of any vGPU may name addresses of registered memory from here on.
+/// Kernels of any vGPU may name addresses of this memory from here on.
 pub(crate) fn expect_addresses(pinned: &PinnedRange) {
     EXPECTED[0].fetch_min(pinned.start, Ordering::Relaxed);
     EXPECTED[1].fetch_max(pinned.start + pinned.bytes, Ordering::Relaxed);
