@@ -3,7 +3,7 @@
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
 use floe_abi::CudaError;
-use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use floe_device::{Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
@@ -81,7 +81,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
     fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
         let id = message.library;
         let library = self.libraries.remove(id.0)?;
-        let is_used = library.as_ref().is_some_and(|library| self.may_have_run(id, library));
+        let is_used = library.as_ref().is_some_and(Loaded::may_have_run);
         self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == id);
         if let Some(library) = library {
             self.allowance.ledger.give(library.charge);
@@ -106,6 +106,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let function = self.device().find_kernel(library, name)?;
         let facts = self.device().kernel_facts(function)?;
         let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
+        self.libraries.get_mut(id.0)?.has_found = true;
         self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
         let parameters = facts.parameters.iter().flatten();
         body(&FindKernelReply {
@@ -161,14 +162,6 @@ impl<D: Device> Issuer<D> {
             None => return Err(untold()),
         }
         Ok((charge, kept))
-    }
-
-    /// Whether the program may have run kernels of a library or used its variables: it has found some, or the library was loaded
-    /// at once.
-    pub(super) fn may_have_run(&self, id: LibraryId, library: &Loaded) -> bool {
-        matches!(library.code, Code::Module(_))
-            || library.has_found
-            || self.kernels.values().any(|kernel| kernel.library == id)
     }
 
     fn bind_failure(&mut self, id: LibraryId, fault: &Fault) {

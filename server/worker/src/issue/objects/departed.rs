@@ -1,11 +1,12 @@
 //! Code of libraries that the program has used and unloaded. What its kernels have made beside memory that a host knows of is
 //! still there: it goes with the context.
-//! In: libraries as they go. Out: what they may have left, in words. Code is searched when a move asks, or when much has gone.
+//! In: libraries as they go. Out: what they may have left, in words. Code is searched by a move, beside the program, or here
+//! when much has gone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use floe_device::Content;
-use floe_image::{Limits, beyond_reach};
+use floe_image::{ImageError, Limits, beyond_reach, names_of_variables};
 
 use crate::issue::objects::library::Loaded;
 use crate::memory::budget::{Budget, Kept};
@@ -23,15 +24,25 @@ pub(crate) struct Departed {
     waiting: VecDeque<Gone>,
     /// Bytes in memory of those.
     bytes: usize,
+    /// The number of the next that waits.
+    next: u64,
     /// What one has left, or may have left.
     left: Option<String>,
+}
+
+/// Code of a library that is gone and has not been searched.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsearched {
+    /// No other has it.
+    pub(crate) number: u64,
+    library: u64,
+    contents: Vec<Content>,
 }
 
 /// A library that has not been searched.
 #[derive(Debug)]
 struct Gone {
-    library: u64,
-    contents: Vec<Content>,
+    code: Unsearched,
     /// What of it is in memory.
     bytes: usize,
     _kept: Kept,
@@ -40,15 +51,32 @@ struct Gone {
 /// Refuses a library whose kernels make what no move takes along; of one that cannot be read nobody knows.
 pub(crate) fn demand_within_reach(library: u64, contents: &[Content]) -> Result<(), String> {
     for content in contents {
-        match beyond_reach(content, &LIMITS) {
-            Ok(None) => {}
-            Ok(Some(beyond)) => return Err(format!("library {library}: {beyond}, which no move takes along")),
-            Err(error) => {
-                return Err(format!("code of library {library} cannot be searched for what it keeps: {error}"));
-            }
+        if let Some(beyond) = beyond_reach(content, &LIMITS).map_err(|error| unread(library, error))? {
+            return Err(format!("library {library}: {beyond}, which no move takes along"));
         }
     }
     Ok(())
+}
+
+/// The names of a library's variables.
+pub(crate) fn names_in(library: u64, contents: &[Content]) -> Result<BTreeSet<String>, String> {
+    let mut names = BTreeSet::new();
+    for content in contents {
+        names.extend(names_of_variables(content, &LIMITS).map_err(|error| unread(library, error))?);
+    }
+    Ok(names)
+}
+
+fn unread(library: u64, error: ImageError) -> String {
+    format!("code of library {library} cannot be searched for what it keeps: {error}")
+}
+
+impl Unsearched {
+    /// Refuses what its kernels may have left.
+    pub(crate) fn search(&self) -> Result<(), String> {
+        let left = |words| format!("{words}; it has been unloaded, but what it made is there until the context ends");
+        demand_within_reach(self.library, &self.contents).map_err(left)
+    }
 }
 
 impl Departed {
@@ -61,44 +89,53 @@ impl Departed {
         }
         let contents: Vec<Content> = contents.into_iter().map(|(_, content)| content).collect();
         let bytes = in_memory(&contents);
+        let code = Unsearched { number: self.next, library: id, contents };
+        self.next += 1;
         // It was charged more.
         drop(kept);
         match budget.keep(bytes as u64) {
             Ok(kept) => {
                 self.bytes += bytes;
-                self.waiting.push_back(Gone { library: id, contents, bytes, _kept: kept });
+                self.waiting.push_back(Gone { code, bytes, _kept: kept });
             }
-            Err(_) => self.search(id, &contents),
+            Err(_) => self.search(&code),
         }
         while self.bytes > WAITING_BYTES || self.waiting.len() > WAITING {
             self.search_one();
         }
     }
 
-    /// What one of them has left; `None`: nothing.
-    pub(crate) fn left(&mut self) -> Option<&str> {
-        while !self.waiting.is_empty() {
-            self.search_one();
-        }
+    /// What one of those searched has left; `None`: nothing.
+    pub(crate) fn left(&self) -> Option<&str> {
         self.left.as_deref()
+    }
+
+    /// What somebody else may search.
+    pub(crate) fn unsearched(&self) -> Vec<Unsearched> {
+        self.waiting.iter().map(|gone| gone.code.clone()).collect()
+    }
+
+    /// Code of these numbers has left nothing.
+    pub(crate) fn forget(&mut self, searched: &BTreeSet<u64>) {
+        self.waiting.retain(|gone| !searched.contains(&gone.code.number));
+        self.bytes = self.waiting.iter().map(|gone| gone.bytes).sum();
     }
 
     /// The context is gone, and all that was in it.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { next: self.next, ..Self::default() };
     }
 
     fn search_one(&mut self) {
         let Some(gone) = self.waiting.pop_front() else { return };
         self.bytes -= gone.bytes;
-        self.search(gone.library, &gone.contents);
+        self.search(&gone.code);
     }
 
-    fn search(&mut self, library: u64, contents: &[Content]) {
-        if let Err(words) = demand_within_reach(library, contents) {
+    fn search(&mut self, code: &Unsearched) {
+        if let Err(left) = code.search() {
             self.clear();
-            self.left =
-                Some(format!("{words}; it has been unloaded, but what it made is there until the context ends"));
+            self.left = Some(left);
         }
     }
 }
@@ -125,6 +162,14 @@ mod tests {
         }
     }
 
+    /// As a move does it.
+    fn searched(departed: &mut Departed) -> Result<(), String> {
+        let unsearched = departed.unsearched();
+        unsearched.iter().try_for_each(Unsearched::search)?;
+        departed.forget(&unsearched.iter().map(|code| code.number).collect());
+        Ok(())
+    }
+
     fn take(departed: &mut Departed, id: u64, code: &[u8], budget: &Budget) {
         departed.take(id, library(Content::from(code), budget), budget);
     }
@@ -133,14 +178,19 @@ mod tests {
     fn what_a_library_left_is_there_until_the_context_ends() {
         let (mut departed, budget) = (Departed::default(), Budget::default());
         take(&mut departed, 1, b".visible .entry k()", &budget);
-        assert_eq!(departed.left(), None);
-        assert_eq!(budget.kept(), 0, "what has been searched is not kept");
+        assert_eq!(searched(&mut departed), Ok(()));
+        assert_eq!((budget.kept(), departed.bytes), (0, 0), "what has been searched is not kept");
         take(&mut departed, 2, ALLOCATES, &budget);
         take(&mut departed, 3, b".visible .entry k()", &budget);
-        let left = departed.left().expect("memory of the heap");
+        let left = searched(&mut departed).expect_err("memory of the heap");
         assert!(left.starts_with("library 2: its kernels allocate memory"), "{left}");
+        assert_eq!(searched(&mut departed), Err(left), "also when asked again");
+        let last = departed.unsearched().pop().expect("two wait").number;
         departed.clear();
-        assert_eq!(departed.left(), None);
+        assert_eq!((searched(&mut departed), departed.left()), (Ok(()), None));
+        take(&mut departed, 2, ALLOCATES, &budget);
+        departed.forget(&BTreeSet::from([last]));
+        assert_eq!(departed.waiting.len(), 1, "a number is never another's");
     }
 
     #[test]
@@ -158,6 +208,7 @@ mod tests {
         assert_eq!(budget.kept(), 0);
         assert!(departed.left().is_some(), "searched because much has gone");
     }
+
     #[test]
     fn contents_in_files_cost_nothing_while_they_wait() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -171,7 +222,7 @@ mod tests {
             departed.take(id, library(content, &budget), &budget);
             assert_eq!(budget.kept(), 0);
         }
-        assert_eq!((departed.waiting.len(), departed.left()), (WAITING, None));
+        assert_eq!((departed.waiting.len(), searched(&mut departed)), (WAITING, Ok(())));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Libraries that are loaded, and the kernels of theirs that the client has ids for.
-//! In: what the driver gave, and what it is charged. Out: the same, by id. It holds no logic.
+//! In: what the driver gave, and what it is charged. Out: the same, by id. It calls no driver.
 
 use floe_abi::Function;
 use floe_device::{Code, Content};
@@ -16,10 +16,17 @@ pub(crate) struct Loaded {
     pub(crate) contents: Vec<(Hash, Content)>,
     /// Bytes of the device's memory it is charged.
     pub(crate) charge: u64,
-    /// Whether the program has asked where one of its variables is.
+    /// Whether the program has found a kernel of it, or asked where one of its variables is.
     pub(crate) has_found: bool,
     /// Host memory it is charged.
     pub(crate) kept: Kept,
+}
+
+impl Loaded {
+    /// Whether the program may have run its kernels or used its variables: it has found some, or it was loaded at once.
+    pub(crate) fn may_have_run(&self) -> bool {
+        matches!(self.code, Code::Module(_)) || self.has_found
+    }
 }
 
 /// A kernel the client has an id for.

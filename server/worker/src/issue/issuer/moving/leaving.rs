@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, MemHandle};
 use floe_device::{Content, Device, Global, PageSize, Pinned as _};
-use floe_wire::{DevicePtr, LibraryId};
+use floe_wire::DevicePtr;
 
 use crate::issue::issuer::Issuer;
 use crate::issue::objects::array::ArrayObject;
+use crate::issue::objects::departed::Departed;
 use crate::issue::objects::library::Loaded;
 use crate::life::moving::words::{Contents, Variable};
 
@@ -72,14 +73,14 @@ impl<D: Device> Issuer<D> {
         self.functions.given_up()
     }
 
-    /// What libraries that were unloaded have left on the device; `None`: nothing.
-    pub(crate) fn left_by_departed(&mut self) -> Option<&str> {
-        self.departed.left()
+    /// Libraries that were unloaded and may have left something on the device.
+    pub(crate) fn departed(&mut self) -> &mut Departed {
+        &mut self.departed
     }
 
     /// What the code of libraries is made of whose variables the program may use.
     pub(crate) fn used_code(&self) -> Vec<(u64, Vec<Content>)> {
-        let used = self.libraries.entries().filter(|(id, library)| self.may_have_run(LibraryId(*id), library));
+        let used = self.libraries.entries().filter(|(_, library)| library.may_have_run());
         let contents = |library: &Loaded| library.contents.iter().map(|(_, content)| content.clone()).collect();
         used.map(|(id, library)| (id, contents(library))).collect()
     }

@@ -16,6 +16,7 @@ use super::partner::{Partner, RUNNING, unexpected};
 use super::pause::Pause;
 use super::sides::{Daemon, Session};
 use crate::daemon::move_notices::{Described, Said};
+use crate::issue::issuer::Issuer;
 use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{Answer, Contents, Description, LinkKind, RING_MEMORY, RING_SOCKET, Step, VERSION};
 use crate::peer::hub::Hub;
@@ -134,7 +135,9 @@ impl<'a, D: Device> Departure<'a, D> {
 
     fn update_once(&mut self, standing: bool, deadline: Instant) -> Result<(), Off> {
         let (lending, since, errands) = (Arc::clone(self.lending), self.told.clock, self.session.errands);
-        let present = errands.call(deadline, move |issuer| objects::look(issuer, &lending, since, standing))??;
+        let searched = Arc::clone(&self.told.searched);
+        let look = move |issuer: &mut Issuer<D>| objects::look(issuer, &lending, since, &searched, standing);
+        let present = errands.call(deadline, look)??;
         self.partner.send_code(&present.code)?;
         self.partner.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
         if self.daemon.order.keeps {

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_device::{Content, Device};
-use floe_image::names_of_variables;
 use floe_wire::{Image, LoadLibrary, Message as _};
 
 use super::lending::Lending;
 use super::off::Off;
 use crate::issue::issuer::Issuer;
-use crate::issue::objects::departed::{LIMITS, demand_within_reach};
+use crate::issue::objects::departed::{Unsearched, demand_within_reach, names_in};
 use crate::life::moving::words::{LentBlock, Variable};
 
 /// Pause before another look at what passes by itself.
@@ -26,6 +25,8 @@ pub(super) struct Told {
     pub(super) clock: u64,
     /// By library.
     names: BTreeMap<u64, Arc<BTreeSet<String>>>,
+    /// Numbers of code that has left nothing.
+    pub(super) searched: Arc<BTreeSet<u64>>,
     pub(super) variables: Arc<Vec<Variable>>,
 }
 
@@ -39,20 +40,28 @@ pub(super) struct Present {
     pub(super) code: Vec<([u8; 32], Content)>,
     /// Libraries whose variables the program may use.
     used: Vec<(u64, Vec<Content>)>,
+    /// Code that may have left something.
+    gone: Vec<Unsearched>,
 }
 
-/// Looks at the session, which is at a border.
+/// Looks at the session, which is at a border. `searched`: numbers of code that is gone and has left nothing.
 pub(super) fn look<D: Device>(
     issuer: &mut Issuer<D>,
     lending: &Arc<Mutex<Lending<D>>>,
     since: u64,
+    searched: &BTreeSet<u64>,
     standing: bool,
 ) -> Result<Present, Off> {
     if let Some(refusal) = issuer.refusals().into_iter().next() {
         return Err(if refusal.passes { Off::NotNow(refusal.why) } else { Off::Ended(refusal.why) });
     }
-    if let Some(left) = issuer.left_by_departed() {
+    issuer.departed().forget(searched);
+    if let Some(left) = issuer.departed().left() {
         return Err(Off::Ended(left.to_owned()));
+    }
+    let gone = issuer.departed().unsearched();
+    if standing && !gone.is_empty() {
+        return Err(Off::NotNow("the program has just unloaded code".into()));
     }
     let image = issuer.image(since);
     if standing && image.entries.iter().any(|entry| entry.kind == LoadLibrary::KIND) {
@@ -68,18 +77,24 @@ pub(super) fn look<D: Device>(
         issuer.offer_file(object.id, file);
     }
     let blocks = floe_lock::lock(lending).refresh(issuer).map_err(Off::device("lending the session's memory"))?;
-    Ok(Present { blocks, image, files, code, used: issuer.used_code() })
+    Ok(Present { blocks, image, files, code, used: issuer.used_code(), gone })
 }
 
 impl Told {
     /// The names of variables in the libraries that the program may use. Those of others are forgotten. A library whose kernels
-    /// may have made what no move takes along ends it.
+    /// may have made what no move takes along ends it, also one that is gone.
     pub(super) fn names(&mut self, present: &Present) -> Result<BTreeMap<u64, Arc<BTreeSet<String>>>, Off> {
+        let is_new = |code: &&Unsearched| !self.searched.contains(&code.number);
+        let gone: Vec<&Unsearched> = present.gone.iter().filter(is_new).collect();
+        for code in gone {
+            code.search().map_err(Off::Ended)?;
+            Arc::make_mut(&mut self.searched).insert(code.number);
+        }
         let known = std::mem::take(&mut self.names);
         for (id, contents) in &present.used {
             let names = match known.get(id) {
                 Some(names) => Arc::clone(names),
-                None => Arc::new(names_in(*id, contents)?),
+                None => Arc::new(within_reach(*id, contents).map_err(Off::Ended)?),
             };
             self.names.insert(*id, names);
         }
@@ -87,15 +102,9 @@ impl Told {
     }
 }
 
-/// Of what cannot be read nobody knows what it keeps.
-fn names_in(library: u64, contents: &[Content]) -> Result<BTreeSet<String>, Off> {
-    let unread = |error| Off::Ended(format!("code of library {library} cannot be searched for what it keeps: {error}"));
-    demand_within_reach(library, contents).map_err(Off::Ended)?;
-    let mut names = BTreeSet::new();
-    for content in contents {
-        names.extend(names_of_variables(content, &LIMITS).map_err(unread)?);
-    }
-    Ok(names)
+fn within_reach(library: u64, contents: &[Content]) -> Result<BTreeSet<String>, String> {
+    demand_within_reach(library, contents)?;
+    names_in(library, contents)
 }
 
 /// The time of another look, if there is one before the deadline.
