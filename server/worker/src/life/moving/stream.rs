@@ -87,7 +87,20 @@ impl MoveStream {
         Ok((word, self.receive_body(bytes)?))
     }
 
-    /// The same without its bytes: how many follow it.
+    /// The answer to a word that was sent, or not: who refuses may say so and leave before it has read everything.
+    pub(crate) fn answer<T: DeserializeOwned>(
+        &mut self,
+        sent: Result<(), StreamError>,
+        patience: Option<Duration>,
+    ) -> Result<(T, Vec<u8>), StreamError> {
+        match sent {
+            Ok(()) => self.receive(patience),
+            Err(StreamError::Gone) => self.receive(patience).map_err(|_| StreamError::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for a word without its bytes: how many follow it.
     pub(crate) fn receive_word<T: DeserializeOwned>(
         &mut self,
         patience: Option<Duration>,
@@ -170,6 +183,22 @@ mod tests {
         assert_eq!(ours.receive(None).unwrap(), (Word::Over, Vec::new()));
         sending.join().unwrap();
         assert!(matches!(ours.receive::<Word>(None), Err(StreamError::Gone)));
+    }
+
+    #[test]
+    fn what_is_said_before_a_word_was_read_is_heard() {
+        let (mut ours, theirs) = ends();
+        let refusing = std::thread::spawn(move || {
+            let mut theirs = MoveStream::over(theirs.into());
+            theirs.receive_word::<Word>(None).unwrap();
+            theirs.send(&Word::Over, &[b"why"]).unwrap();
+        });
+        let sent = ours.send(&Word::Copy { bytes: 1 }, &[&vec![0; 64 << 20]]);
+        assert!(matches!(sent, Err(StreamError::Gone)));
+        refusing.join().unwrap();
+        assert_eq!(ours.answer(sent, SOON).unwrap(), (Word::Over, b"why".to_vec()));
+        let sent = ours.send(&Word::Over, &[]);
+        assert!(matches!(ours.answer::<Word>(sent, SOON), Err(StreamError::Gone)));
     }
 
     #[test]

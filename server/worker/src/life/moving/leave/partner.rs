@@ -94,8 +94,7 @@ impl<'a> Partner<'a> {
     }
 
     fn answer(&mut self, sent: Result<(), StreamError>) -> Result<Answer, Off> {
-        let answer = sent.and_then(|()| self.stream.receive(Some(self.patience)));
-        match answer {
+        match self.stream.answer(sent, Some(self.patience)) {
             Ok((Answer::Refused(why), _)) => Err(Off::Ended(format!("the other worker: {why}"))),
             Ok((answer, _)) => Ok(answer),
             Err(error) => {
