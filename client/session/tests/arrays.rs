@@ -143,14 +143,34 @@ fn textures_have_the_servers_numbers_and_remember_what_they_were_made_from() {
 }
 
 #[test]
-fn a_captured_copy_of_an_array_is_refused() {
+fn a_captured_copy_of_an_array_is_sent_at_every_launch() {
+    use floe_surface::marshal::{graph as graphs, stream as streams};
     let server = Server::start(Options::default());
     let client = client(&server);
     let array = client.array_create(&FLOATS).unwrap();
     let stream = client.stream_create(1).unwrap();
-    // SAFETY: the stream is this client's.
-    unsafe { floe_surface::marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, 2) }.unwrap();
-    let mut bytes = [0; 4];
-    let copy = CopyBox::line(CopyPlace::Array(array, [0; 3]), CopyPlace::Host(host(&mut bytes)), 4);
-    assert_eq!(client.memcpy_box_async(&copy, stream), Err(CudaError::NOT_SUPPORTED));
+    let (mut graph, mut exec) = (floe_abi::Graph::NULL, floe_abi::GraphExec::NULL);
+    let mut bytes = [7; 4];
+    let to = |at| CopyBox::line(CopyPlace::Array(array, at), CopyPlace::Host(host(&mut bytes)), 4);
+    let (inside, outside) = ([8, 1, 1], [2046, 0, 0]);
+    let [inside, outside] = [inside, outside].map(to);
+    // SAFETY: handles are this client's, and the bytes live on.
+    unsafe {
+        streams::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, 1).unwrap();
+        assert_eq!(client.memcpy_box_async(&outside, stream), Err(CudaError::INVALID_VALUE));
+        client.memcpy_box_async(&inside, stream).unwrap();
+        streams::cuStreamEndCapture(client, Stream::LEGACY, stream, &raw mut graph).unwrap();
+        assert_eq!(server.count("CopyBoxToDevice"), 0);
+        graphs::cuGraphInstantiateWithFlags(client, &raw mut exec, graph, 0).unwrap();
+        for launch in 1..=2 {
+            bytes.fill(launch);
+            graphs::cuGraphLaunch(client, Stream::LEGACY, exec, stream).unwrap();
+        }
+    }
+    client.stream_synchronize(stream).unwrap();
+    assert_eq!(server.count("CopyBoxToDevice"), 2);
+    let mut got = [0; 4];
+    let copy = CopyBox::line(CopyPlace::Host(host(&mut got)), CopyPlace::Array(array, [8, 1, 1]), 4);
+    client.memcpy_box(Stream::LEGACY, &copy).unwrap();
+    assert_eq!(got, [2; 4]);
 }

@@ -134,18 +134,6 @@ impl CopyBox {
         [self.source.place, self.destination.place].iter().any(|place| matches!(place, CopyPlace::Array(..)))
     }
 
-    /// For a copy that a graph is to do.
-    ///
-    /// # Errors
-    /// NOT_SUPPORTED, with a word to the user, where an end is an array.
-    pub fn refuse_array(&self) -> CudaResult<()> {
-        if !self.names_array() {
-            return Ok(());
-        }
-        say_once("graph of arrays", || "copies of arrays in graphs and captures are not supported".to_owned());
-        Err(CudaError::NOT_SUPPORTED)
-    }
-
     /// `bytes` bytes in one row, from one place to another.
     pub fn line(destination: CopyPlace, source: CopyPlace, bytes: usize) -> Self {
         let end = |place| CopyEnd { place, pitch: bytes, slice: bytes };

@@ -197,18 +197,28 @@ pub struct HostWork {
 impl CopyWork {
     /// A copy a stream was asked for, as a node's.
     pub fn new(copy: CopyBox, context: Context) -> Self {
-        let (source_memory_type, source_host, source_device) = end(&copy.source);
-        let (destination_memory_type, destination_host, destination_device) = end(&copy.destination);
-        let rows = |end: &CopyEnd| end.slice.checked_div(end.pitch).unwrap_or(copy.height);
+        let (source, destination) = (PlaceParams::of(&copy.source.place), PlaceParams::of(&copy.destination.place));
+        let rows = |end: &CopyEnd| match end.place {
+            CopyPlace::Array(..) => 0,
+            _ => end.slice.checked_div(end.pitch).unwrap_or(copy.height),
+        };
         let asked = Memcpy3d {
-            source_memory_type,
-            source_host,
-            source_device,
+            source_x_bytes: source.at[0],
+            source_y: source.at[1],
+            source_z: source.at[2],
+            source_memory_type: source.memory_type,
+            source_host: source.host,
+            source_device: source.device,
+            source_array: source.array,
             source_pitch: copy.source.pitch,
             source_height: rows(&copy.source),
-            destination_memory_type,
-            destination_host,
-            destination_device,
+            destination_x_bytes: destination.at[0],
+            destination_y: destination.at[1],
+            destination_z: destination.at[2],
+            destination_memory_type: destination.memory_type,
+            destination_host: destination.host,
+            destination_device: destination.device,
+            destination_array: destination.array,
             destination_pitch: copy.destination.pitch,
             destination_height: rows(&copy.destination),
             width_bytes: copy.width,
@@ -220,14 +230,26 @@ impl CopyWork {
     }
 }
 
-/// Memory type, host address and device address of an end, as C has them.
-fn end(end: &CopyEnd) -> (u32, u64, u64) {
-    match &end.place {
-        CopyPlace::Host(range) => (memory_type::HOST, range.pointer().0, 0),
-        CopyPlace::Device(address, _) => (memory_type::DEVICE, 0, address.0),
-        CopyPlace::Unified(range) => (memory_type::UNIFIED, 0, range.device().0),
-        // No copy with arrays becomes a node.
-        CopyPlace::Array(..) => (memory_type::ARRAY, 0, 0),
+/// The place of an end, as C has it: what does not say where it is is 0.
+#[derive(Clone, Copy, Default)]
+struct PlaceParams {
+    memory_type: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    /// Bytes, rows and slices into an array.
+    at: [usize; 3],
+}
+
+impl PlaceParams {
+    fn of(place: &CopyPlace) -> Self {
+        let none = Self::default();
+        match *place {
+            CopyPlace::Host(range) => Self { memory_type: memory_type::HOST, host: range.pointer().0, ..none },
+            CopyPlace::Device(address, _) => Self { memory_type: memory_type::DEVICE, device: address.0, ..none },
+            CopyPlace::Unified(range) => Self { memory_type: memory_type::UNIFIED, device: range.device().0, ..none },
+            CopyPlace::Array(array, at) => Self { memory_type: memory_type::ARRAY, array: array.0, at, ..none },
+        }
     }
 }
 

@@ -150,7 +150,6 @@ impl Client {
         if copy.is_empty() {
             return Ok(());
         }
-        copy.refuse_array()?;
         let copy = self.settled_box(copy, &stream.vgpu)?;
         self.record_work(stream, Work::Copy(Box::new(CopyWork::new(copy, stream.context()))))
     }

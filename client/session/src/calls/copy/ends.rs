@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{Array, CudaError, CudaResult};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace};
 use floe_wire::BoxEnd;
 
@@ -14,6 +14,7 @@ use crate::lookup::{Lookup, OnHost};
 use crate::memory::host_memory::sharing::Access;
 use crate::memory::managed::resident::Resident;
 use crate::memory::staging::path::SlotPath;
+use crate::objects::array::ArrayState;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 
@@ -91,10 +92,7 @@ impl Client {
         let CopyPlace::Array(array, at) = end.place else {
             return self.memory_end(end.place, current, [end.pitch as u64, end.slice as u64]);
         };
-        let array = self.array(array)?;
-        if !array.shape.holds(at, [copy.width, copy.height, copy.depth]) {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        let array = self.array_end(array, at, copy)?;
         let memory = Resident::always(Arc::clone(&array.vgpu));
         let end = BoxEnd::in_array(array.id, at.map(|offset| offset as u64));
         Ok(End::Device(DeviceEnd { end, memory, is_managed: false }))
@@ -115,9 +113,20 @@ impl Client {
         })
     }
 
+    /// The array at an end of a box that lies in it.
+    fn array_end(&self, array: Array, at: [usize; 3], copy: &CopyBox) -> CudaResult<Arc<ArrayState>> {
+        let array = self.array(array)?;
+        let is_within = array.shape.holds(at, [copy.width, copy.height, copy.depth]);
+        if is_within { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
     /// The same copy with the side of both ends known, checked as far as possible before it is done.
     pub(crate) fn settled_box(&self, copy: &CopyBox, vgpu: &Arc<Vgpu>) -> CudaResult<CopyBox> {
         let settled = |end: &CopyEnd| -> CudaResult<CopyEnd> {
+            if let CopyPlace::Array(array, at) = end.place {
+                self.array_end(array, at, copy)?;
+                return Ok(*end);
+            }
             let place = match (self.lookup(end.place, vgpu)?, end.place) {
                 // Only recorded here: a launch of the graph has it given to the device.
                 (Lookup::Device(found), _) => CopyPlace::Device(found.at, found.len()),

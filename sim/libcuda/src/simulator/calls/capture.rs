@@ -40,10 +40,30 @@ impl Simulator {
         let work = CopyWork::new(boxed(copy)?, Context(context.handle));
         self.graphs.record(stream, Work::Copy(Box::new(work)))
     }
+
+    /// Records a copy of arrays.
+    pub(crate) fn record_box(&self, captured: &CaptureStream, copy: &CopyBox, stream: Stream) -> CudaResult<()> {
+        let (context, _) = self.stream(stream)?;
+        let work = CopyWork::new(self.settled_box(copy)?, Context(context.handle));
+        self.graphs.record(captured, Work::Copy(Box::new(work)))
+    }
+
+    /// A copy as graphs keep it, checked; arrays stay arrays.
+    pub(crate) fn settled_box(&self, copy: &CopyBox) -> CudaResult<CopyBox> {
+        let mut settled = boxed(&self.checked_box(copy)?)?;
+        let is_array = |end: &CopyEnd| matches!(end.place, CopyPlace::Array(..));
+        if is_array(&copy.source) {
+            settled.source = copy.source;
+        }
+        if is_array(&copy.destination) {
+            settled.destination = copy.destination;
+        }
+        Ok(settled)
+    }
 }
 
 /// A checked copy as graphs keep it.
-pub(crate) fn boxed(copy: &Copy) -> CudaResult<CopyBox> {
+fn boxed(copy: &Copy) -> CudaResult<CopyBox> {
     let [width, height, depth] = copy.extent;
     Ok(CopyBox {
         source: end(&copy.source, copy.extent)?,

@@ -71,10 +71,15 @@ impl Simulator {
     }
 
     fn copy_box(&self, copy: &CopyBox, stream: Stream, wait: Wait) -> CudaResult<()> {
-        if copy.names_array() && wait == Wait::Queued && self.capturing(stream)?.is_some() {
-            copy.refuse_array()?;
+        let checked = self.checked_box(copy)?;
+        if copy.names_array()
+            && wait == Wait::Queued
+            && let Some(captured) = self.capturing(stream)?
+        {
+            // A node names the array, not the memory that it has here.
+            return if copy.is_empty() { Ok(()) } else { self.record_box(&captured, copy, stream) };
         }
-        self.copy(self.checked_box(copy)?, stream, wait)
+        self.copy(checked, stream, wait)
     }
 
     fn linear(&self, target: End, source: End, bytes: usize, stream: Stream, wait: Wait) -> CudaResult<()> {

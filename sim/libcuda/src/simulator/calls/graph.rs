@@ -8,7 +8,6 @@ use floe_abi::{Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParam
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Work};
 use floe_surface::{CopyBox, GraphCalls, KernelArguments, Launch};
 
-use super::capture::boxed;
 use super::context::ContextState;
 use super::event::key_of;
 use super::launch::layout;
@@ -128,7 +127,7 @@ impl GraphCalls for Simulator {
 
     fn graph_copy(&self, copy: &CopyBox, context: Context) -> CudaResult<CopyBox> {
         self.context_of_node(context)?;
-        boxed(&self.checked_box(copy)?)
+        self.settled_box(copy)
     }
 
     fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()> {
