@@ -180,6 +180,40 @@ static void several_streams(Verdict &verdict) {
     for (int *pointer : {a, b, c}) CHECK(cudaFree(pointer));
 }
 
+// A stream that a function makes, joins to the capture and destroys again, as if nothing were captured.
+static void passing_stream(Verdict &verdict) {
+    cudaStream_t origin, passing;
+    CHECK(cudaStreamCreateWithFlags(&origin, cudaStreamNonBlocking));
+    int *a = device_alloc<int>(count), *b = device_alloc<int>(count);
+    CHECK(cudaStreamBeginCapture(origin, cudaStreamCaptureModeGlobal));
+    store<<<blocks(), block, 0, origin>>>(a, 4);
+    cudaEvent_t fork, join;
+    CHECK(cudaStreamCreateWithFlags(&passing, cudaStreamNonBlocking));
+    CHECK(cudaEventCreate(&fork));
+    CHECK(cudaEventCreate(&join));
+    CHECK(cudaEventRecord(fork, origin));
+    CHECK(cudaStreamWaitEvent(passing, fork, 0));
+    store<<<blocks(), block, 0, passing>>>(b, 1);
+    CHECK(cudaEventRecord(join, passing));
+    CHECK(cudaStreamWaitEvent(origin, join, 0));
+    CHECK(cudaStreamDestroy(passing));
+    CHECK(cudaEventDestroy(fork));
+    CHECK(cudaEventDestroy(join));
+    axpy<<<blocks(), block, 0, origin>>>(b, a, 10);
+    cudaGraph_t graph;
+    CHECK(cudaStreamEndCapture(origin, &graph));
+    cudaGraphExec_t exec;
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    CHECK(cudaGraphLaunch(exec, origin));
+    CHECK(cudaStreamSynchronize(origin));
+    const std::vector<int> want(count, 41);
+    verdict.equal("a stream that has gone", host_copy(b, count).data(), want.data(), count);
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(origin));
+    for (int *pointer : {a, b}) CHECK(cudaFree(pointer));
+}
+
 // Into a graph that has a node already, behind it.
 static void into_a_graph(Verdict &verdict) {
     cudaStream_t stream;
@@ -291,6 +325,7 @@ int main() {
          {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed})
         one_stream(verdict, mode);
     several_streams(verdict);
+    passing_stream(verdict);
     into_a_graph(verdict);
     memory_meanwhile(verdict);
     work_that_never_runs(verdict);

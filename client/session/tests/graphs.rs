@@ -105,6 +105,31 @@ fn a_capture_tells_the_server_nothing_and_a_replay_is_one_post() {
 }
 
 #[test]
+fn a_stream_that_has_joined_a_capture_may_go_and_its_work_is_still_joined() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    for joins in [true, false] {
+        let other = client.stream_create(1).unwrap();
+        let (fork, join) = (client.event_create(2).unwrap(), client.event_create(2).unwrap());
+        begin(client, stream);
+        client.event_record(fork, stream).unwrap();
+        client.stream_wait_event(other, fork, 0).unwrap();
+        launch(client, function, other, 1);
+        client.event_record(join, other).unwrap();
+        client.stream_destroy(other).unwrap();
+        assert_eq!(info(client, stream).0, 1, "the capture goes on");
+        if joins {
+            client.stream_wait_event(stream, join, 0).unwrap();
+            client.event_destroy(join).unwrap();
+            instantiate(client, end(client, stream).unwrap()).unwrap();
+        } else {
+            assert_eq!(end(client, stream), Err(CudaError::STREAM_CAPTURE_UNJOINED));
+        }
+    }
+    assert_eq!((server.count("AddGraphKernel"), server.count("Launch")), (1, 0));
+}
+
+#[test]
 fn streams_that_fork_and_join_by_events_make_one_graph_with_its_dependencies() {
     let server = Server::start(Options::default());
     let (client, function, stream, at) = prepared(&server);

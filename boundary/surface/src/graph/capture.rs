@@ -63,6 +63,8 @@ pub(super) struct Capture {
     pub(super) thread: u64,
     pub(super) valid: bool,
     streams: BTreeMap<u64, Strand>,
+    /// The last nodes of streams that are gone.
+    left: Vec<GraphNode>,
 }
 
 /// One stream in a capture.
@@ -161,7 +163,8 @@ impl State {
                 open.extend(self.node(node)?.after.iter().map(|edge| edge.from));
             }
         }
-        Ok(capture.streams.values().flat_map(|strand| &strand.after).all(|edge| reached.contains(&edge.from)))
+        let ends = capture.streams.values().flat_map(|strand| &strand.after).map(|edge| &edge.from);
+        Ok(ends.chain(&capture.left).all(|node| reached.contains(node)))
     }
 }
 
@@ -208,6 +211,7 @@ impl Graphs {
                 thread: rules::thread(),
                 valid: true,
                 streams,
+                left: Vec::new(),
             },
         );
         self.watch(&state);
@@ -282,7 +286,8 @@ impl Graphs {
         }
     }
 
-    /// A stream is gone: a capture that began on it ends, one that it had joined becomes invalid.
+    /// A stream is gone: a capture that began on it ends. One that it had joined goes on, and its work there has to be joined as
+    /// if it were there.
     pub fn forget_stream(&self, stream: &CaptureStream) {
         if !self.is_watching() {
             return;
@@ -291,8 +296,9 @@ impl Graphs {
         if let Some(id) = state.captures.of(stream) {
             if state.captures.captures[&id].origin == stream.key {
                 over = state.end(id, false).map(|(_, over)| over).unwrap_or_default();
-            } else {
-                state.captures.invalidate(id);
+            } else if let Some(capture) = state.captures.captures.get_mut(&id) {
+                let strand = capture.streams.remove(&stream.key);
+                capture.left.extend(strand.iter().flat_map(|strand| &strand.after).map(|edge| edge.from));
             }
             self.watch(&state);
         }
