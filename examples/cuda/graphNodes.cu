@@ -281,6 +281,13 @@ static void picture(Verdict &verdict) {
     CHECK(cudaGraphCreate(&graph, 0));
     CHECK(cudaGraphAddEmptyNode(&first, graph, nullptr, 0));
     CHECK(cudaGraphAddEmptyNode(&second, graph, &first, 1));
+    int *data = nullptr, factor = 2, elements = 0;
+    void *pointers[] = {&data, &factor, &elements};
+    cudaKernelNodeParams kernel = {};
+    kernel.func = reinterpret_cast<void *>(scale);
+    kernel.gridDim = kernel.blockDim = dim3(1);
+    kernel.kernelParams = pointers;
+    CHECK(cudaGraphAddKernelNode(&first, graph, &second, 1, &kernel));
     char path[] = "/tmp/graphNodes.XXXXXX";
     const int file = mkstemp(path);
     if (file < 0) std::exit(1);
@@ -297,6 +304,7 @@ static void picture(Verdict &verdict) {
     unlink(path);
     verdict.expect(std::strstr(text, "digraph") != nullptr && std::strstr(text, "->") != nullptr,
                    "a graph can be looked at");
+    verdict.expect(std::strstr(text, "scale") != nullptr, "with the names of its kernels");
     CHECK(cudaGraphDestroy(graph));
 }
 

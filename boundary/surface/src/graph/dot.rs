@@ -1,29 +1,55 @@
-//! A drawing of a graph in the dot language, for people. A graph and the wished detail come in, text goes out. Writing it
-//! somewhere is the caller's.
+//! A drawing of a graph in the dot language, for people. A graph, its kernels' names and the wished detail come in, text goes
+//! out. Writing it somewhere is the caller's.
 
 use super::store::{Graphs, Node, State};
 use super::work::Work;
-use floe_abi::{CudaResult, Graph, graph_debug_flags as show};
+use floe_abi::{CudaResult, Function, Graph, graph_debug_flags as show};
+use std::collections::HashMap;
 use std::fmt::Write;
 
+/// What is shown of nodes.
+struct Detail<'a> {
+    flags: u32,
+    /// By function.
+    names: &'a HashMap<u64, String>,
+}
+
 impl Graphs {
-    /// The drawing of a graph and all graphs within it.
+    /// The functions of kernels in a graph and in all graphs within it.
     ///
     /// # Errors
     /// INVALID_VALUE where there is no such graph.
-    pub(crate) fn draw(&self, graph: Graph, flags: u32) -> CudaResult<String> {
+    pub(crate) fn functions(&self, graph: Graph) -> CudaResult<Vec<Function>> {
+        let (state, mut open, mut found) = (self.lock(), vec![graph], Vec::new());
+        while let Some(graph) = open.pop() {
+            for node in &state.body(graph)?.nodes {
+                match &node.work {
+                    Work::Kernel(kernel) => found.push(kernel.function),
+                    Work::Child(child) => open.push(*child),
+                    _ => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The drawing of a graph and all graphs within it. A kernel without a name is shown as its function.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where there is no such graph.
+    pub(crate) fn draw(&self, graph: Graph, flags: u32, names: &HashMap<u64, String>) -> CudaResult<String> {
         let mut text = String::from("digraph dot {\n");
-        draw(&self.lock(), graph, flags, &mut text)?;
+        draw(&self.lock(), graph, &Detail { flags, names }, &mut text)?;
         text.push_str("}\n");
         Ok(text)
     }
 }
 
-fn draw(state: &State, graph: Graph, flags: u32, text: &mut String) -> CudaResult<()> {
+fn draw(state: &State, graph: Graph, detail: &Detail<'_>, text: &mut String) -> CudaResult<()> {
     let _ = writeln!(text, "subgraph cluster_{:x} {{\nlabel=\"graph_{:x}\" graph[style=\"dashed\"];", graph.0, graph.0);
     let nodes = &state.body(graph)?.nodes;
     for node in nodes {
-        let _ = writeln!(text, "\"{}\" [shape=\"record\" label=\"{}\"];", name(node), label(node, flags));
+        let _ = writeln!(text, "\"{}\" [shape=\"record\" label=\"{}\"];", name(node), label(node, detail));
     }
     for node in nodes {
         for edge in &node.after {
@@ -33,7 +59,7 @@ fn draw(state: &State, graph: Graph, flags: u32, text: &mut String) -> CudaResul
     text.push_str("}\n");
     for node in nodes {
         if let Work::Child(child) = node.work {
-            draw(state, child, flags, text)?;
+            draw(state, child, detail, text)?;
         }
     }
     Ok(())
@@ -43,15 +69,21 @@ fn name(node: &Node) -> String {
     format!("node_{:x}", node.handle().0)
 }
 
-fn label(node: &Node, flags: u32) -> String {
-    let wants = |detail| flags & (detail | show::VERBOSE) != 0;
+fn label(node: &Node, detail: &Detail<'_>) -> String {
+    let wants = |what| detail.flags & (what | show::VERBOSE) != 0;
+    let kernel_name = |function: Function| {
+        detail.names.get(&function.0).map_or_else(|| format!("function {:#x}", function.0), String::clone)
+    };
     let mut label = match &node.work {
         Work::Empty => "EMPTY".to_owned(),
         Work::Kernel(kernel) if wants(show::KERNEL_NODE_PARAMS) => format!(
-            "KERNEL|function {:#x}|grid {:?}|block {:?}|shared bytes {}",
-            kernel.function.0, kernel.grid, kernel.block, kernel.shared_bytes
+            "KERNEL|{}|grid {:?}|block {:?}|shared bytes {}",
+            kernel_name(kernel.function),
+            kernel.grid,
+            kernel.block,
+            kernel.shared_bytes
         ),
-        Work::Kernel(kernel) => format!("KERNEL|function {:#x}", kernel.function.0),
+        Work::Kernel(kernel) => format!("KERNEL|{}", kernel_name(kernel.function)),
         Work::Copy(copy) if wants(show::MEMCPY_NODE_PARAMS) => {
             format!("MEMCPY|{} x {} x {} bytes", copy.copy.width, copy.copy.height, copy.copy.depth)
         }

@@ -154,7 +154,10 @@ marshallers! {
     fn cuGraphDebugDotPrint(driver, graph: Graph, path: *const c_char, flags: u32) {
         // SAFETY: the program's text.
         let path = unsafe { c::text(path) }?;
-        let drawing = driver.graphs().draw(graph, flags)?;
+        // Asked for while nobody holds the graphs.
+        let functions = driver.graphs().functions(graph)?.into_iter();
+        let names = functions.filter_map(|function| Some((function.0, driver.func_get_name(function).ok()?))).collect();
+        let drawing = driver.graphs().draw(graph, flags, &names)?;
         let path = std::path::Path::new(std::ffi::OsStr::new(path.to_str().map_err(|_| CudaError::INVALID_VALUE)?));
         std::fs::write(path, drawing).map_err(|_| CudaError::OPERATING_SYSTEM)
     }
