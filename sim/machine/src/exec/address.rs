@@ -9,6 +9,11 @@ use crate::memory::View;
 
 /// A state space.
 pub(crate) trait AddressSpace {
+    /// The address that a register and an offset name together.
+    #[inline(always)]
+    fn sum(register: u64, offset: i64) -> u64 {
+        register.wrapping_add(offset as u64)
+    }
     /// Host pointer of `bytes` bytes at `address`, where they are the same for every lane and all of them may be accessed.
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8>;
     /// Host pointer of `bytes` bytes at `address` of the lane, aligned to `bytes`.
@@ -63,6 +68,13 @@ impl AddressSpace for Global {
 }
 
 impl AddressSpace for Shared {
+    /// Addresses of this space have 32 bits, so a sum wraps there. A register with higher bits holds another space's
+    /// address (or a negative one); its sum is not cut, so that it faults unless it comes to lie inside.
+    #[inline(always)]
+    fn sum(register: u64, offset: i64) -> u64 {
+        let sum = register.wrapping_add(offset as u64);
+        if register <= u64::from(u32::MAX) { sum & u64::from(u32::MAX) } else { sum }
+    }
     #[inline(always)]
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
         let inside = address.saturating_add(bytes) <= u64::from(context.shared_bytes);

@@ -78,7 +78,7 @@ impl<S: AddressSpace, U: Update> Operation for Atomic<S, U> {
                 let lane = rest.trailing_zeros();
                 rest &= rest - 1;
                 let index = lane as usize;
-                let at = base.0[index].wrapping_add(inst.imm as u64);
+                let at = S::sum(base.0[index], inst.imm);
                 let pointer = match S::resolve_target(context, lane, at, size_of::<U::Word>() as u64) {
                     Ok(pointer) => pointer,
                     Err(kind) => return context.fail(inst, kind, lane, at),

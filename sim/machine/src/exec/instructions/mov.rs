@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::time::Instant;
 
+use crate::exec::address::{AddressSpace as _, Shared};
 use crate::exec::context::{Context, Inst, Operation, write, write_predicate};
 use crate::exec::lanes::{Isa, Lane, Slot, V32, V64};
 
@@ -158,7 +159,7 @@ impl Operation for NarrowAddress {
             let a = context.read::<u64>(registers, inst.a);
             let mut d = V32::ZERO;
             for lane in 0..I::lanes() {
-                d.0[lane] = a.0[lane].wrapping_add(inst.imm as u64).min(u64::from(u32::MAX)) as u32;
+                d.0[lane] = Shared::sum(a.0[lane], inst.imm).min(u64::from(u32::MAX)) as u32;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
         }
