@@ -3,6 +3,7 @@
 //! Wild ones beside it access any address, declare anything of any size, and talk to other lanes.
 
 mod memory;
+mod tensor;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -268,7 +269,7 @@ impl Writer<'_, '_> {
         let (a, b, c, d) = (self.register('r'), self.source('r'), self.source('r'), self.source('r'));
         let (p, q, guard) = (self.register('p'), self.register('p'), self.guard());
         let mask = self.choose(&["-1", "0", "1", "0xffff", "%r1", "0xaaaaaaaa"]);
-        let line = match self.below(13) {
+        let line = match self.below(14) {
             0 => format!("shfl.sync.up.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
             1 => format!("shfl.sync.down.b32 {a}, {b}, {c}, {d}, {mask};"),
             2 => format!("shfl.sync.bfly.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
@@ -280,6 +281,7 @@ impl Writer<'_, '_> {
             8 => format!("redux.sync.add.u32 {a}, {b}, {mask};"),
             9 => format!("bar.warp.sync {mask};"),
             10 => format!("elect.sync {a}|{p}, {mask};"),
+            12 => self.matrix(),
             11 => format!("bar.red.popc.u32 {a}, {b}, {c}, {p};"),
             _ => format!("{} {b}, {c};", self.choose(&["bar.sync", "bar.arrive", "barrier.sync"])),
         };

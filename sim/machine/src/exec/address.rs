@@ -160,6 +160,24 @@ impl AddressSpace for Generic {
     }
 }
 
+/// Host pointer of `bytes` bytes, aligned to them, in shared memory: at a register's address of that space plus an offset,
+/// or at a generic address that must lie there.
+pub(crate) fn shared_place(
+    context: &Context,
+    lane: u32,
+    generic: bool,
+    register: u64,
+    offset: i64,
+    bytes: u64,
+) -> Result<*mut u8, (FaultKind, u64)> {
+    let at = if generic { Generic::sum(register, offset) } else { Shared::sum(register, offset) };
+    if generic && at & !0xffff_ffff != SHARED_WINDOW {
+        return Err((FaultKind::InvalidAddressSpace, at));
+    }
+    let within = if generic { at & 0xffff_ffff } else { at };
+    Shared::resolve(context, lane, within, bytes).map_err(|kind| (kind, at))
+}
+
 /// The spaces by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpaceKind {

@@ -4,6 +4,9 @@
 pub(super) mod alu;
 pub(crate) mod atomic;
 pub(super) mod control;
+pub(super) mod matrix;
+pub(super) mod matrix_memory;
+pub(super) mod matrix_plan;
 pub(super) mod memory;
 pub(super) mod mov;
 pub(super) mod run;

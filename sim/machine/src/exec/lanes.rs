@@ -8,6 +8,15 @@ pub(crate) const LANES: usize = 32;
 /// All lanes.
 pub(crate) const FULL: u32 = u32::MAX;
 
+/// The lanes of a mask, lowest first.
+pub(crate) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(lane)
+    })
+}
+
 /// A 32-bit register of a warp.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]

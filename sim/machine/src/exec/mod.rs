@@ -26,6 +26,11 @@ pub(crate) use instructions::atomic;
 pub(crate) use instructions::control::{
     BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, Trap,
 };
+pub(crate) use instructions::matrix::{Multiply, Transpose};
+pub(crate) use instructions::matrix_memory::{LoadFragment, LoadRows, StoreFragment, StoreRows};
+pub(crate) use instructions::matrix_plan::{
+    Element, FragmentPlan, MatrixFragment, MatrixMemory, MatrixPlans, MultiplyPlan, Role, RowsPlan,
+};
 pub(crate) use instructions::memory::{
     Byte, ByteSigned16, ByteSigned32, ByteSignedWide, ByteWide, Double, Half, HalfSigned32, HalfSignedWide, HalfWide,
     Load, LoadParameter, LoadSharedWord, LoadWords, Narrow, Store, StoreSharedWord, StoreWords, Wide, Word,

@@ -48,6 +48,10 @@ const FAMILIES: &[&str] = &[
     "atom, red {.and,.or,.xor,.exch,.cas,.add,.inc,.dec,.min,.max} of 16 to 64 bits, integer and float",
     "tex, tex.level, tex.grad, tld4 {.1d,.2d,.3d,.a1d,.a2d}.v4{.f32,.s32,.u32}{.f32,.s32} by number, without mipmaps",
     "suld.b, sust.b {.1d,.2d,.3d,.a1d,.a2d}{.v2,.v4}{.b8,.b16,.b32,.b64}{.trap,.clamp,.zero} by number",
+    "ldmatrix, stmatrix {.x1,.x2,.x4}{.trans}.b16, movmatrix",
+    "mma {.m16n8k8,.m16n8k16} of f16, bf16; {.m16n8k4,.m16n8k8} of tf32; {.m8n8k16,.m16n8k16,.m16n8k32} of s8, u8; \
+     {.m8n8k4,.m16n8k4,.m16n8k8,.m16n8k16} of f64",
+    "wmma.load, .store, .mma {.m16n16k16,.m32n8k16,.m8n32k16} of f16, bf16, s8, u8; .m16n16k8 of tf32; .m8n8k4 of f64",
     "membar, fence, prefetch, prefetchu, applypriority, discard, nanosleep, pmevent, griddepcontrol",
     "bra, brx.idx, call (direct and indirect), ret, exit, trap, brkpt",
     "bar{.cta}, barrier{.cta} {.sync,.arrive,.red}, bar.warp.sync",

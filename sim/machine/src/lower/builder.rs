@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{Inst, Level, RunPlan, SurfacePlan, TexturePlan};
+use crate::exec::{Inst, Level, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
 use crate::program::{LoadError, Program};
 
 use super::constants::{CONSTANT_LIMIT, ConstantPool};
@@ -36,6 +36,7 @@ pub(crate) struct Builder<'p> {
     pub(crate) runs: Vec<RunPlan>,
     pub(crate) textures: Vec<TexturePlan>,
     pub(crate) surfaces: Vec<SurfacePlan>,
+    pub(crate) matrices: MatrixPlans,
     shared: HashMap<SharedKey, u32>,
     shared_bytes: u64,
     /// Whether lanes need stack beyond the kernel's own local variables.
@@ -71,6 +72,7 @@ pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Imag
         runs: Vec::new(),
         textures: Vec::new(),
         surfaces: Vec::new(),
+        matrices: MatrixPlans::default(),
         shared: HashMap::new(),
         shared_bytes: 0,
         uses_stack: false,
@@ -207,6 +209,7 @@ impl Builder<'_> {
             runs: self.runs,
             textures: self.textures,
             surfaces: self.surfaces,
+            matrices: self.matrices,
             static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
         }
     }

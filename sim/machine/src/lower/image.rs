@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{AlignedBytes, Inst, RunPlan, SurfacePlan, TexturePlan};
+use crate::exec::{AlignedBytes, Inst, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
 
 /// A register of a function, by its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +111,8 @@ pub(crate) struct Image {
     pub(crate) textures: Vec<TexturePlan>,
     /// Operands of surface instructions.
     pub(crate) surfaces: Vec<SurfacePlan>,
+    /// Operands of matrix instructions.
+    pub(crate) matrices: MatrixPlans,
     /// Bytes of static shared memory.
     pub(crate) static_shared: u32,
 }

@@ -175,9 +175,10 @@ impl OperandReader<'_, '_> {
 fn defines_first(instruction: &Instruction<'_>) -> bool {
     match instruction.opcode.mnemonic() {
         "bar" | "barrier" => instruction.opcode.has("red"),
-        "st" | "sust" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence"
-        | "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep"
-        | "stackrestore" => false,
+        "wmma" => !instruction.opcode.has("store"),
+        "st" | "sust" | "stmatrix" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt"
+        | "membar" | "fence" | "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent"
+        | "griddepcontrol" | "nanosleep" | "stackrestore" => false,
         _ => true,
     }
 }

@@ -177,7 +177,7 @@ impl Body<'_, '_> {
     }
 
     /// The address operand of an access: a slot of the width the space's handlers want, and an offset.
-    fn access_address(&mut self, operand: &Operand<'static>, space: SpaceKind) -> Lowering<(u32, i64)> {
+    pub(super) fn access_address(&mut self, operand: &Operand<'static>, space: SpaceKind) -> Lowering<(u32, i64)> {
         let wide = space != SpaceKind::Shared;
         let (base, offset) = match operand {
             Operand::Address { base, offset } => (*base, *offset),
@@ -366,7 +366,7 @@ impl Body<'_, '_> {
     }
 
     /// Atomics take 64-bit addresses in every space.
-    fn atomic_address(&mut self, operand: &Operand<'static>, space: SpaceKind) -> Lowering<(u32, i64)> {
+    pub(super) fn atomic_address(&mut self, operand: &Operand<'static>, space: SpaceKind) -> Lowering<(u32, i64)> {
         if space != SpaceKind::Shared {
             return self.access_address(operand, space);
         }

@@ -11,6 +11,7 @@ mod function;
 mod handlers;
 pub(crate) mod image;
 mod liveness;
+mod matrix;
 mod memory;
 mod moves;
 mod names;

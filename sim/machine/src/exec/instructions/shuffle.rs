@@ -44,7 +44,7 @@ unsafe fn members(context: &Context, registers: *mut u8, operand: u32, mask: u32
     members
 }
 
-fn wait(context: &mut Context, inst: &Inst, mask: u32) -> *const Inst {
+pub(super) fn wait(context: &mut Context, inst: &Inst, mask: u32) -> *const Inst {
     let pc = context.index(inst);
     context.raise(Event::Converge { mask, pc })
 }

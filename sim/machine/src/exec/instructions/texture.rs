@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::texture_plan::{Beyond, Reading, SurfacePlan, TexturePlan};
 use crate::exec::address::AddressSpace as _;
 use crate::exec::context::{Context, Inst, Operation, write};
-use crate::exec::lanes::{Isa, Lane, Slot, V32};
+use crate::exec::lanes::{Isa, Lane, Slot, V32, lanes_of};
 use crate::fault::FaultKind;
 use crate::texture::{Surface, Texture};
 
@@ -59,15 +59,6 @@ impl<T> Last<T> {
 /// A fault, and its address or number.
 type TextureFault = (FaultKind, u64);
 
-/// Lanes of a mask.
-fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
-        mask &= mask - 1;
-        Some(lane)
-    })
-}
-
 /// `bytes` bytes, at most 16, of global memory.
 fn read_bytes(context: &Context, address: u64, bytes: usize) -> Option<[u8; 16]> {
     let source = crate::exec::Global::span(context, address, bytes as u64)?;
@@ -117,7 +108,7 @@ unsafe fn read_textures(
     };
     let mut values = [V32::ZERO; 4];
     let mut last = Last::NONE;
-    for lane in lanes(mask) {
+    for lane in lanes_of(mask) {
         let texture = last.find(numbers.0[lane], |number| views.texture(number)).map_err(|problem| (lane, problem))?;
         let bits = read_texture(context, plan, texture, at.layer(lane), at.of(lane));
         let bits = bits.map_err(|address| (lane, (FaultKind::IllegalAddress, address)))?;
@@ -204,7 +195,7 @@ unsafe fn each_place(
         (context.read::<u64>(registers, plan.surface), at, &(*context.services).views)
     };
     let mut last = Last::NONE;
-    for lane in lanes(mask) {
+    for lane in lanes_of(mask) {
         let surface = last.find(numbers.0[lane], |number| views.surface(number));
         let found = surface.and_then(|surface| place(plan, surface, at.layer(lane), at.of(lane)));
         found.and_then(|place| act(lane, place)).map_err(|problem| (lane, problem))?;

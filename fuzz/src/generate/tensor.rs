@@ -1,0 +1,60 @@
+//! Statements of tensor cores: products and moves of matrices.
+//! Bytes choose the instruction, its registers and its addresses; one line of text goes out. Most addresses lie in shared
+//! memory, some anywhere.
+
+use super::Writer;
+
+/// In a template `@r`, `@d` and `@p` are registers, `@s` is a source of 32 bits, `@a` an address.
+const MATRICES: &[&str] = &[
+    "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {@r, @r}, {@r, @s}, {@r}, {@r, @r};",
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {@r, @r, @r, @r}, {@r, @r, @r, @r}, {@r, @r}, {@r, @r, @s, @r};",
+    "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {@r, @r, @r, @r}, {@r, @r}, {@r}, {@r, @r, @s, @r};",
+    "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {@r, @r, _, @r}, {@r, @r}, {@r}, {@r, @r, @s, @r};",
+    "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32 {@r, @r, @r, @r}, {@r, @r, @r, @r}, {@r, @r}, {@r, @r, @s, @r};",
+    "mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {@r, @r}, {@r}, {@r}, {@r, @r};",
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {@d, @d}, {@d}, {@d}, {@d, @d};",
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {@d, @d, @d, @d}, {@d, @d, @d, @d}, {@d, @d}, {@d, @d, @d, @d};",
+    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {@r, @r, @r, @r, @r, @r, @r, @r}, [@a], @s;",
+    "wmma.load.b.sync.aligned.col.m8n32k16.shared.s8 {@r, @r, @r, @r, @r, @r, @r, @r}, [@a];",
+    "wmma.load.c.sync.aligned.col.m32n8k16.global.s32 {@r, @r, @r, @r, @r, @r, @r, @r}, [@a], @s;",
+    "wmma.load.a.sync.aligned.row.m8n8k4.f64 {@d}, [@a], @s;",
+    "wmma.store.d.sync.aligned.row.m16n16k16.f16 [@a], {@r, @r, @r, @s}, @s;",
+    "wmma.store.d.sync.aligned.col.m8n8k4.shared.f64 [@a], {@d, @d};",
+    "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {@r, @r, @r, @r}, {@r, @r, @r, @r, @r, @r, @r, @r}, \
+     {@r, @r, @r, @r, @r, @r, @r, @r}, {@r, @r, @r, @r};",
+    "wmma.mma.sync.aligned.row.row.m16n16k8.f32.tf32.tf32.f32 {@r, @r, @r, @r, @r, @r, @r, @r}, {@r, @r, @r, @r}, \
+     {@r, @r, @r, @r}, {@r, @r, @r, @r, @r, @r, @r, @r};",
+    "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {@r, @r, @r, @r}, [@a];",
+    "ldmatrix.sync.aligned.m8n8.x1.b16 {@r}, [@a];",
+    "stmatrix.sync.aligned.m8n8.x2.shared.b16 [@a], {@r, @s};",
+    "movmatrix.sync.aligned.m8n8.trans.b16 @r, @s;",
+];
+
+impl Writer<'_, '_> {
+    pub(super) fn matrix(&mut self) -> String {
+        self.fill(MATRICES)
+    }
+
+    /// One of the templates with its registers and addresses.
+    fn fill(&mut self, templates: &[&str]) -> String {
+        let mut parts = self.choose(templates).split('@');
+        let mut line = parts.next().unwrap_or("").to_owned();
+        for part in parts {
+            let (kind, rest) = part.split_at(1);
+            line += &match kind {
+                "a" => self.address(),
+                "s" => self.source('r'),
+                kind => self.register(kind.chars().next().unwrap_or('r')),
+            };
+            line += rest;
+        }
+        line
+    }
+
+    /// An address, mostly of shared memory: a register or a variable, and an offset.
+    fn address(&mut self) -> String {
+        let base = self.choose(&["%g2", "%g2", "%g2", "s", "%a0", "%a1", "%a3", "%d0", "%r1", "%g0"]);
+        let offset = if self.below(3) == 0 { self.offset() } else { 16 * self.below(4) as i64 };
+        format!("{base}{offset:+}")
+    }
+}
