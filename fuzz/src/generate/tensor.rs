@@ -1,4 +1,4 @@
-//! Statements of tensor cores: products and moves of matrices.
+//! Statements of tensor cores: products and moves of matrices, asynchronous copies.
 //! Bytes choose the instruction, its registers and its addresses; one line of text goes out. Most addresses lie in shared
 //! memory, some anywhere.
 
@@ -30,9 +30,21 @@ const MATRICES: &[&str] = &[
     "movmatrix.sync.aligned.m8n8.trans.b16 @r, @s;",
 ];
 
+const COPIES: &[&str] = &[
+    "cp.async.ca.shared.global [@a], [@a], 4;",
+    "cp.async.ca.shared.global [@a], [@a], 8, @s;",
+    "cp.async.cg.shared.global.L2::cache_hint [@a], [@a], 16, @p, @d;",
+    "cp.async.ca.shared::cta.global [@a], [@a], 16, !@p;",
+    "cp.async.wait_all;",
+];
+
 impl Writer<'_, '_> {
     pub(super) fn matrix(&mut self) -> String {
         self.fill(MATRICES)
+    }
+
+    pub(super) fn async_copy(&mut self) -> String {
+        self.fill(COPIES)
     }
 
     /// One of the templates with its registers and addresses.

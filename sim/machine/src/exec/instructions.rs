@@ -2,6 +2,7 @@
 //! Each file holds the operations of one family. None of them decides which instruction is next.
 
 pub(super) mod alu;
+pub(super) mod async_copy;
 pub(crate) mod atomic;
 pub(super) mod control;
 pub(super) mod matrix;

@@ -275,6 +275,7 @@ impl<'p> Body<'_, 'p> {
             "atom" | "red" => self.atomic(instruction),
             "tex" | "tld4" => self.texture(instruction),
             "suld" | "sust" => self.surface(instruction),
+            "cp" => self.copy_async(instruction),
             "mma" => self.multiply(instruction),
             "wmma" => self.matrix(instruction),
             "ldmatrix" | "stmatrix" => self.matrix_rows(instruction),

@@ -176,7 +176,7 @@ fn defines_first(instruction: &Instruction<'_>) -> bool {
     match instruction.opcode.mnemonic() {
         "bar" | "barrier" => instruction.opcode.has("red"),
         "wmma" => !instruction.opcode.has("store"),
-        "st" | "sust" | "stmatrix" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt"
+        "st" | "sust" | "stmatrix" | "red" | "cp" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt"
         | "membar" | "fence" | "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent"
         | "griddepcontrol" | "nanosleep" | "stackrestore" => false,
         _ => true,

@@ -3,6 +3,7 @@
 //! the kernel by name and line; it is never skipped or guessed.
 
 mod arithmetic;
+mod asynchronous;
 mod builder;
 mod constants;
 mod control;
