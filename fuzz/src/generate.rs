@@ -269,7 +269,7 @@ impl Writer<'_, '_> {
         let (a, b, c, d) = (self.register('r'), self.source('r'), self.source('r'), self.source('r'));
         let (p, q, guard) = (self.register('p'), self.register('p'), self.guard());
         let mask = self.choose(&["-1", "0", "1", "0xffff", "%r1", "0xaaaaaaaa"]);
-        let line = match self.below(15) {
+        let line = match self.below(16) {
             0 => format!("shfl.sync.up.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
             1 => format!("shfl.sync.down.b32 {a}, {b}, {c}, {d}, {mask};"),
             2 => format!("shfl.sync.bfly.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
@@ -283,6 +283,7 @@ impl Writer<'_, '_> {
             10 => format!("elect.sync {a}|{p}, {mask};"),
             12 => self.matrix(),
             13 => self.async_copy(),
+            14 => self.mbarrier(),
             11 => format!("bar.red.popc.u32 {a}, {b}, {c}, {p};"),
             _ => format!("{} {b}, {c};", self.choose(&["bar.sync", "bar.arrive", "barrier.sync"])),
         };

@@ -1,4 +1,4 @@
-//! Statements of tensor cores: products and moves of matrices, asynchronous copies.
+//! Statements of tensor cores: products and moves of matrices, asynchronous copies, barriers in memory.
 //! Bytes choose the instruction, its registers and its addresses; one line of text goes out. Most addresses lie in shared
 //! memory, some anywhere.
 
@@ -36,6 +36,22 @@ const COPIES: &[&str] = &[
     "cp.async.cg.shared.global.L2::cache_hint [@a], [@a], 16, @p, @d;",
     "cp.async.ca.shared::cta.global [@a], [@a], 16, !@p;",
     "cp.async.wait_all;",
+    "cp.async.mbarrier.arrive.noinc.shared.b64 [@a];",
+];
+
+const BARRIERS: &[&str] = &[
+    "mbarrier.init.shared.b64 [@a], @s;",
+    "mbarrier.init.b64 [@a], 3;",
+    "mbarrier.inval.shared.b64 [@a];",
+    "mbarrier.arrive.shared.b64 @d, [@a];",
+    "mbarrier.arrive.noComplete.b64 @d, [@a], @s;",
+    "mbarrier.arrive.expect_tx.shared.b64 _, [@a], @s;",
+    "mbarrier.arrive_drop.shared.b64 @d, [@a], @s;",
+    "mbarrier.expect_tx.shared.b64 [@a], @s;",
+    "mbarrier.complete_tx.shared.b64 [@a], @s;",
+    "mbarrier.pending_count.b64 @r, @d;",
+    "mbarrier.test_wait.shared.b64 @p, [@a], @d;",
+    "mbarrier.try_wait.parity.shared.b64 @p, [@a], @s;",
 ];
 
 impl Writer<'_, '_> {
@@ -45,6 +61,10 @@ impl Writer<'_, '_> {
 
     pub(super) fn async_copy(&mut self) -> String {
         self.fill(COPIES)
+    }
+
+    pub(super) fn mbarrier(&mut self) -> String {
+        self.fill(BARRIERS)
     }
 
     /// One of the templates with its registers and addresses.

@@ -8,6 +8,7 @@ pub(super) mod control;
 pub(super) mod matrix;
 pub(super) mod matrix_memory;
 pub(super) mod matrix_plan;
+pub(super) mod mbarrier;
 pub(super) mod memory;
 pub(super) mod mov;
 pub(super) mod run;

@@ -32,6 +32,10 @@ pub(crate) use instructions::matrix_memory::{LoadFragment, LoadRows, StoreFragme
 pub(crate) use instructions::matrix_plan::{
     Element, FragmentPlan, MatrixFragment, MatrixMemory, MatrixPlans, MultiplyPlan, Role, RowsPlan,
 };
+pub(crate) use instructions::mbarrier::{
+    Arrive, ArriveMore, ArriveOnly, Change, ChangeBarrier, Complete, Expect, Initialise, Invalidate, PendingCount,
+    TestBarrier, Withdraw, WithdrawOnly,
+};
 pub(crate) use instructions::memory::{
     Byte, ByteSigned16, ByteSigned32, ByteSignedWide, ByteWide, Double, Half, HalfSigned32, HalfSignedWide, HalfWide,
     Load, LoadParameter, LoadSharedWord, LoadWords, Narrow, Store, StoreSharedWord, StoreWords, Wide, Word,

@@ -48,7 +48,9 @@ const FAMILIES: &[&str] = &[
     "atom, red {.and,.or,.xor,.exch,.cas,.add,.inc,.dec,.min,.max} of 16 to 64 bits, integer and float",
     "tex, tex.level, tex.grad, tld4 {.1d,.2d,.3d,.a1d,.a2d}.v4{.f32,.s32,.u32}{.f32,.s32} by number, without mipmaps",
     "suld.b, sust.b {.1d,.2d,.3d,.a1d,.a2d}{.v2,.v4}{.b8,.b16,.b32,.b64}{.trap,.clamp,.zero} by number",
-    "cp.async{.ca,.cg}.shared.global of 4, 8, 16 bytes; cp.async.commit_group, .wait_group, .wait_all",
+    "cp.async{.ca,.cg}.shared.global of 4, 8, 16 bytes; cp.async.commit_group, .wait_group, .wait_all, .mbarrier.arrive{.noinc}",
+    "mbarrier.init, .inval, .arrive, .arrive_drop{.noComplete,.expect_tx}, .expect_tx, .complete_tx, .pending_count",
+    "mbarrier.test_wait, .try_wait {.parity}",
     "ldmatrix, stmatrix {.x1,.x2,.x4}{.trans}.b16, movmatrix",
     "mma {.m16n8k8,.m16n8k16} of f16, bf16; {.m16n8k4,.m16n8k8} of tf32; {.m8n8k16,.m16n8k16,.m16n8k32} of s8, u8; \
      {.m8n8k4,.m16n8k4,.m16n8k8,.m16n8k16} of f64",

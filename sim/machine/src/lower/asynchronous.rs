@@ -1,10 +1,14 @@
-//! Asynchronous copies: `cp.async` from global to shared memory, and what waits for it.
+//! Asynchronous copies and the barriers for them: `cp.async` from global to shared memory, and `mbarrier`.
 //! In goes the instruction, out comes one handler that copies at once. Groups are complete before they are committed, so
 //! waiting for them is nothing. Bulk and tensor copies are refused.
 
 use floe_ptx::{Instruction, Operand};
 
-use crate::exec::{CopyAsync, SourceBytes, SourceUnless, SpaceKind, WholeSource, baseline_handlers};
+use crate::exec::{
+    Arrive, ArriveMore, ArriveOnly, Change, ChangeBarrier, Complete, CopyAsync, Expect, Handlers, Initialise,
+    Invalidate, PendingCount, SourceBytes, SourceUnless, SpaceKind, TestBarrier, WholeSource, Withdraw, WithdrawOnly,
+    baseline_handlers,
+};
 use crate::isa::Value;
 
 use super::function::{Body, Lowering};
@@ -16,6 +20,17 @@ impl Body<'_, '_> {
         match (words.as_slice(), instruction.operands.as_slice()) {
             (["async", "commit_group" | "wait_all"], []) | (["async", "wait_group"], [Operand::Integer(_)]) => {
                 self.nothing()
+            }
+            (["async", "mbarrier", "arrive", words @ .., "b64"], [address]) => {
+                let (alone, space) = match words {
+                    [] => (false, SpaceKind::Generic),
+                    ["noinc"] => (true, SpaceKind::Generic),
+                    ["shared" | "shared::cta"] => (false, SpaceKind::Shared),
+                    ["noinc", "shared" | "shared::cta"] => (true, SpaceKind::Shared),
+                    _ => return Err("unknown instruction".to_owned()),
+                };
+                let chosen = if alone { barrier::<Arrive>() } else { barrier::<ArriveMore>() };
+                self.change_barrier(chosen, space, [None, Some(address)], [None, None])
             }
             (["async", cache @ ("ca" | "cg"), "shared" | "shared::cta", "global", hints @ ..], operands) => {
                 let hinted = hints.contains(&"L2::cache_hint");
@@ -60,6 +75,93 @@ impl Body<'_, '_> {
         Ok(())
     }
 
+    /// `mbarrier`.
+    pub(crate) fn mbarrier(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
+        let (names, space) = barrier_words(instruction)?;
+        match (names.as_slice(), instruction.operands.as_slice()) {
+            (["init"], [address, count]) => {
+                self.change_barrier(barrier::<Initialise>(), space, [None, Some(address)], [Some(count), None])
+            }
+            (["inval"], [address]) => {
+                self.change_barrier(barrier::<Invalidate>(), space, [None, Some(address)], [None, None])
+            }
+            (["expect_tx"], [address, bytes]) => {
+                self.change_barrier(barrier::<Expect>(), space, [None, Some(address)], [Some(bytes), None])
+            }
+            (["complete_tx"], [address, bytes]) => {
+                self.change_barrier(barrier::<Complete>(), space, [None, Some(address)], [Some(bytes), None])
+            }
+            ([name @ ("arrive" | "arrive_drop"), forms @ ..], [state, address, rest @ ..]) => {
+                let (chosen, counts) = match (*name, forms, rest) {
+                    ("arrive", [], []) => (barrier::<Arrive>(), [None, None]),
+                    ("arrive", [], [count]) => (barrier::<Arrive>(), [Some(count), None]),
+                    ("arrive", ["expect_tx"], [bytes]) => (barrier::<Arrive>(), [None, Some(bytes)]),
+                    ("arrive", ["noComplete"], [count]) => (barrier::<ArriveOnly>(), [Some(count), None]),
+                    ("arrive_drop", [], []) => (barrier::<Withdraw>(), [None, None]),
+                    ("arrive_drop", [], [count]) => (barrier::<Withdraw>(), [Some(count), None]),
+                    ("arrive_drop", ["expect_tx"], [bytes]) => (barrier::<Withdraw>(), [None, Some(bytes)]),
+                    ("arrive_drop", ["noComplete"], [count]) => (barrier::<WithdrawOnly>(), [Some(count), None]),
+                    _ => return Err("unknown instruction".to_owned()),
+                };
+                self.change_barrier(chosen, space, [Some(state), Some(address)], counts)
+            }
+            (["pending_count"], [count, state]) => {
+                let a = self.source(state, Value::Bits64)?;
+                let d = self.destination(count, Value::Bits32)?;
+                self.emit(baseline_handlers::<PendingCount>(), |inst| (inst.d, inst.a) = (d, a));
+                Ok(())
+            }
+            (["test_wait" | "try_wait", forms @ ..], operands) => self.test_barrier(forms, space, operands),
+            _ => Err("unknown instruction".to_owned()),
+        }
+    }
+
+    /// A change by a number of arrivals, which is one where none is given, and a number of bytes.
+    fn change_barrier(
+        &mut self,
+        chosen: Handlers,
+        space: SpaceKind,
+        [state, address]: [Option<&Operand<'static>>; 2],
+        [first, second]: [Option<&Operand<'static>>; 2],
+    ) -> Lowering<()> {
+        let address = address.ok_or("too few operands")?;
+        let (a, imm) = self.atomic_address(address, space)?;
+        let mut count = |operand: Option<&Operand<'static>>, otherwise| match operand {
+            Some(operand) => self.source(operand, Value::Bits32),
+            None => Ok(self.integer(otherwise, Value::Bits32)),
+        };
+        let (b, c) = (count(first, 1)?, count(second, 0)?);
+        let d = match state {
+            None | Some(Operand::Sink) => u32::MAX,
+            Some(state) => self.destination(state, Value::Bits64)?,
+        };
+        self.emit(chosen, |inst| {
+            (inst.d, inst.a, inst.b, inst.c, inst.imm) = (d, a, b, c, imm);
+            inst.extra = u32::from(space == SpaceKind::Generic);
+        });
+        Ok(())
+    }
+
+    /// `test_wait` and `try_wait`: neither waits, so a time limit means nothing.
+    fn test_barrier(&mut self, forms: &[&str], space: SpaceKind, operands: &[Operand<'static>]) -> Lowering<()> {
+        let by_parity = match forms {
+            [] => false,
+            ["parity"] => true,
+            _ => return Err("unknown instruction".to_owned()),
+        };
+        let ([over, address, asked] | [over, address, asked, _]) = operands else {
+            return Err("operands: a test wants p, [a], state".to_owned());
+        };
+        let (a, imm) = self.atomic_address(address, space)?;
+        let b = self.source(asked, if by_parity { Value::Bits32 } else { Value::Bits64 })?;
+        let d = self.destination(over, Value::Predicate)?;
+        self.emit(baseline_handlers::<TestBarrier>(), |inst| {
+            (inst.d, inst.a, inst.b, inst.imm) = (d, a, b, imm);
+            (inst.aux, inst.extra) = (u32::from(by_parity), u32::from(space == SpaceKind::Generic));
+        });
+        Ok(())
+    }
+
     /// Whether an operand is a predicate register, negated or not.
     fn is_predicate(&self, operand: &Operand<'_>) -> bool {
         let (Operand::Name(name) | Operand::Not(name)) = operand else {
@@ -67,6 +169,28 @@ impl Body<'_, '_> {
         };
         self.register(name).is_some_and(|register| register.scalar == floe_ptx::ScalarType::Predicate)
     }
+}
+
+fn barrier<C: Change>() -> Handlers {
+    baseline_handlers::<ChangeBarrier<C>>()
+}
+
+/// The modifiers of an `mbarrier` instruction that matter here: its name with its forms, and its space.
+fn barrier_words<'i>(instruction: &Instruction<'i>) -> Lowering<(Vec<&'i str>, SpaceKind)> {
+    let mut names = Vec::new();
+    let mut space = SpaceKind::Generic;
+    for word in instruction.opcode.modifiers() {
+        match word {
+            // A block is its cluster here, so an address in the cluster is one in the block.
+            "shared" | "shared::cta" | "shared::cluster" => space = SpaceKind::Shared,
+            "release" | "acquire" | "relaxed" | "cta" | "cluster" | "b64" if !names.is_empty() => {}
+            word => names.push(word),
+        }
+    }
+    if !instruction.opcode.has("b64") {
+        return Err("unknown instruction".to_owned());
+    }
+    Ok((names, space))
 }
 
 /// Whether a modifier only says what caches should do.

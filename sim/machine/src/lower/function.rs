@@ -276,6 +276,7 @@ impl<'p> Body<'_, 'p> {
             "tex" | "tld4" => self.texture(instruction),
             "suld" | "sust" => self.surface(instruction),
             "cp" => self.copy_async(instruction),
+            "mbarrier" => self.mbarrier(instruction),
             "mma" => self.multiply(instruction),
             "wmma" => self.matrix(instruction),
             "ldmatrix" | "stmatrix" => self.matrix_rows(instruction),

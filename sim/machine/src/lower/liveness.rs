@@ -175,12 +175,18 @@ impl OperandReader<'_, '_> {
 fn defines_first(instruction: &Instruction<'_>) -> bool {
     match instruction.opcode.mnemonic() {
         "bar" | "barrier" => instruction.opcode.has("red"),
+        "mbarrier" => !["init", "inval", "expect_tx", "complete_tx"].contains(&first_word(instruction)),
         "wmma" => !instruction.opcode.has("store"),
         "st" | "sust" | "stmatrix" | "red" | "cp" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt"
         | "membar" | "fence" | "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent"
         | "griddepcontrol" | "nanosleep" | "stackrestore" => false,
         _ => true,
     }
+}
+
+/// The word behind the mnemonic.
+fn first_word<'i>(instruction: &Instruction<'i>) -> &'i str {
+    instruction.opcode.modifiers().next().unwrap_or("")
 }
 
 /// Whether control never passes from this instruction to the next.
