@@ -244,7 +244,8 @@ impl Coordinator {
                 self.counts[0] = progress;
                 self.source_is_at(now, phase, out);
             }
-            (Side::Source, Said::WentOn(why), State::Moving) if self.parked.is_some() && !self.is_past_recall() => {
+            // It may come behind the target's word about the next pause.
+            (Side::Source, Said::WentOn(why), State::Moving) if self.parked.is_some() && !self.is_frozen => {
                 self.goes_on(now, why, out);
             }
             (Side::Source, Said::Frozen, State::Moving) if self.parked.is_some() => {
@@ -263,11 +264,6 @@ impl Coordinator {
             (Side::Target, Said::Refused(why), State::Moving) => self.give_up(now, Why::Target(why), out),
             (side, ..) => self.give_up(now, Why::Nonsense(side), out),
         }
-    }
-
-    /// Whether the source has sent all its state, by its own word or by the target's.
-    fn is_past_recall(&self) -> bool {
-        self.is_frozen || self.is_ready
     }
 
     /// What both have counted together: each sees a part.

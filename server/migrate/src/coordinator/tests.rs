@@ -244,6 +244,20 @@ fn a_move_succeeds_after_a_retry() {
 }
 
 #[test]
+fn a_retry_that_is_heard_of_behind_the_targets_last_word_ends_no_move() {
+    let mut world = after(7, terms());
+    world.pending.retain(|it| *it != target(Said::Ready));
+    world.happens(target(Said::Ready));
+    world.happens(source(Said::WentOn("a module was unloaded".into())));
+    for input in script().into_iter().skip(5).filter(|input| *input != target(Said::Ready)) {
+        world.pending.retain(|it| *it != input);
+        world.happens(input);
+    }
+    world.settle();
+    assert!(matches!(&world.result, Some(Outcome::Moved(record)) if record.retries == 1));
+}
+
+#[test]
 fn a_source_that_stays_parked_is_told_to_go_on_soon_after_its_patience() {
     for (events, limit) in [(6, PATIENCE + MARGIN), (7, PATIENCE + MARGIN), (8, FINISH_LIMIT), (9, FINISH_LIMIT)] {
         let mut world = after(events, terms());
