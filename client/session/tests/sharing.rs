@@ -582,3 +582,31 @@ fn a_kernel_of_another_device_has_registered_memory_mirrored_that_it_is_given() 
     assert_eq!([&first, &second].map(|server| server.count("MirrorMemory")), [1, 1]);
     client.mem_host_unregister(host.pointer()).unwrap();
 }
+
+#[test]
+fn a_second_address_of_shared_pages_is_mirrored_elsewhere_until_they_are_unregistered() {
+    let memory = Mapped::new();
+    let start = memory.at as u64;
+    let taken = start..start + (PAGES * PAGE_BYTES) as u64;
+    let first = Server::start(Options { taken, ..sharing() });
+    // A server that is not of this machine.
+    let second = Server::start(Options { shares: false, ..sharing() });
+    let client = with_two([&first, &second]);
+    let host = memory.range(PAGE_BYTES, PAGE_BYTES);
+    client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
+    let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap().0;
+    assert_ne!(at, start);
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    let add = add(client);
+    launch(client, add, [1; 3], [32, 1, 1], Stream::LEGACY, (at, at + 8, 0, 1)).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(counts(&second, &["MirrorMemory", "UnmirrorMemory"]), [1, 0]);
+    // Asked itself, it has the memory already.
+    assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(at)));
+    assert_eq!(counts(&second, &["MirrorMemory", "UnmirrorMemory"]), [1, 0]);
+    client.mem_host_unregister(host.pointer()).unwrap();
+    assert_eq!(counts(&second, &["MirrorMemory", "UnmirrorMemory"]), [1, 1]);
+    // Nothing looks at pages that are gone.
+    launch(client, add, [1; 3], [32, 1, 1], Stream::LEGACY, (0, 0, 0, 1)).unwrap();
+    client.ctx_synchronize().unwrap();
+}

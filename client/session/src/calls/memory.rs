@@ -147,7 +147,7 @@ impl MemoryCalls for Client {
             return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
-            vgpu.mirror(pinned.whole, || self.host_memory.make_mirror_place(pinned.host_start))?;
+            vgpu.mirror(pinned.own, || self.host_memory.make_mirror_place(pinned.host_start))?;
         }
         let own = pinned.host_start + (pointer.0 - pinned.start);
         Ok(DevicePtr(vgpu.mirrors.place_of(own).unwrap_or(own)))

@@ -98,6 +98,8 @@ pub(crate) enum Pages {
 pub(crate) struct PinnedRange {
     /// All of it.
     pub(crate) whole: HostRange,
+    /// The same bytes at the program's own address.
+    pub(crate) own: HostRange,
     /// First address.
     pub(crate) start: u64,
     /// Bytes.
@@ -367,8 +369,10 @@ impl HostMemory {
             Origin::Registered(registered) => (*start, registered.alias.unwrap_or(*start)),
             Origin::Alias(alias) => (alias.of, *start),
         };
+        let own = ranges.get(&host_start).map_or(pinned.range, |own| own.range);
         (address - start < pinned.bytes).then(|| PinnedRange {
             whole: pinned.range,
+            own,
             start: *start,
             bytes: pinned.bytes,
             context: pinned.context,

@@ -46,12 +46,8 @@ impl Vgpu {
             if !self.can_map() || !self.has_room_to_mirror(&pinned.whole) {
                 return None;
             }
-            // At the address by which it is named: its own, or the second one that another vGPU has.
-            let place = (pinned.start != pinned.host_start).then_some(pinned.start);
-            let mirrored = match place {
-                Some(place) => self.mirror_by(pinned.whole, |ask| ask(place)),
-                None => self.mirror(pinned.whole, || None),
-            };
+            // Its own bytes, at the address by which it is named: its own, or the second one that another vGPU has.
+            let mirrored = self.mirror_by(pinned.own, |ask| ask(pinned.start));
             mirrored.is_ok().then_some(Reach::Mirrored)
         };
         self.reach(pinned).or_else(mirror)
