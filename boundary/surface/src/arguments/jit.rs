@@ -1,9 +1,11 @@
-//! Options of a module load. C's two parallel arrays come in; typed answers and two text buffers go out, the latter
-//! written back with their lengths as the driver does. Options that floe does not act on are kept, so that none is lost.
+//! Options of a module load. C's two parallel arrays come in; plain numbers go out, and the load's answers go back: two
+//! texts with their lengths, and the time it took. Each option is passed on, answered here, or refused by name.
 
 use crate::arguments::host::HostRange;
+use crate::process::refusals::refused_once;
 use floe_abi::{CudaError, CudaResult, HostPointer, jit_option};
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 /// A program's options for a load, and its buffers for the log and the answers.
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub struct JitOptions {
     values: Vec<(u32, u64)>,
     info_log: Option<LogBuffer>,
     error_log: Option<LogBuffer>,
+    /// The array element that gets the load's time.
+    wall_time: Option<u64>,
 }
 
 /// A program's buffer for the text of a load.
@@ -61,7 +65,24 @@ impl JitOptions {
                 log_buffer(&read, jit_option::ERROR_LOG_BUFFER, jit_option::ERROR_LOG_BUFFER_SIZE_BYTES, values),
             )
         };
-        Ok(Self { values: read, info_log, error_log })
+        let timed = read.iter().position(|(option, _)| *option == jit_option::WALL_TIME);
+        // SAFETY: the position is one of the array's `count`.
+        let wall_time = timed.map(|index| unsafe { values.add(index) } as u64);
+        Ok(Self { values: read, info_log, error_log, wall_time })
+    }
+
+    /// The same plain options for another load, which has nobody to answer to.
+    #[must_use]
+    pub fn without_answers(&self) -> Self {
+        Self { values: self.plain().collect(), ..Self::default() }
+    }
+
+    /// Does a load, and tells the program how long it took if it asked.
+    pub fn timed<R>(&mut self, load: impl FnOnce(&mut Self) -> R) -> R {
+        let begun = Instant::now();
+        let result = load(self);
+        write_time(self.wall_time, begun.elapsed());
+        result
     }
 
     /// The value of one of `jit_option`, as the word C passed. Options that are `float` have their bits in the low half.
@@ -69,23 +90,40 @@ impl JitOptions {
         self.values.iter().rev().find(|(number, _)| *number == option).map(|(_, value)| *value)
     }
 
-    /// All options but the log buffers and those that the driver answers, in the program's order. These may be passed
-    /// to another process as they are.
+    /// The options whose values are numbers that a driver only reads, in the program's order. These may be passed to another
+    /// process as they are.
     pub fn plain(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.values.iter().copied().filter(|(option, _)| is_plain(*option))
     }
 
-    /// Options that hold addresses and have a meaning for linking only; a load that depends on them cannot be honoured.
+    /// Options about names and addresses of the program's; a load that depends on them cannot be honoured. Of lists that are
+    /// empty the count is none.
     pub fn unsupported(&self) -> impl Iterator<Item = u32> + '_ {
-        self.values.iter().map(|(option, _)| *option).filter(|option| {
-            matches!(
-                *option,
-                jit_option::GLOBAL_SYMBOL_NAMES
-                    | jit_option::GLOBAL_SYMBOL_ADDRESSES
-                    | jit_option::REFERENCED_KERNEL_NAMES
-                    | jit_option::REFERENCED_VARIABLE_NAMES
-            )
-        })
+        use jit_option as is;
+        let refused = |(option, value): &(u32, u64)| match *option {
+            is::GLOBAL_SYMBOL_NAMES
+            | is::GLOBAL_SYMBOL_ADDRESSES
+            | is::REFERENCED_KERNEL_NAMES
+            | is::REFERENCED_VARIABLE_NAMES => true,
+            is::GLOBAL_SYMBOL_COUNT | is::REFERENCED_KERNEL_COUNT | is::REFERENCED_VARIABLE_COUNT => *value != 0,
+            _ => false,
+        };
+        self.values.iter().filter(move |value| refused(value)).map(|(option, _)| *option)
+    }
+
+    /// For a load by the function of this name.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED, with a word to the user, for an option about names and addresses of the program's.
+    pub fn demand_supported(&self, function: &str) -> CudaResult<()> {
+        let Some(option) = self.unsupported().next() else { return Ok(()) };
+        refused_once(format_args!("{function}: an option is not supported: CUjit_option {option}"));
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Whether it has an option that the load answers: a text or a time.
+    pub(crate) fn asks(&self) -> bool {
+        self.info_log.is_some() || self.error_log.is_some() || self.wall_time.is_some()
     }
 
     /// Room for information in bytes, the terminating NUL included; 0 where the program wants none.
@@ -109,19 +147,13 @@ impl JitOptions {
     }
 }
 
-/// Whether an option's value is a number that means the same everywhere.
+/// Whether an option's value is a number that means the same everywhere: the ones that a worker takes.
 fn is_plain(option: u32) -> bool {
-    !matches!(
+    use jit_option as is;
+    matches!(
         option,
-        jit_option::INFO_LOG_BUFFER
-            | jit_option::INFO_LOG_BUFFER_SIZE_BYTES
-            | jit_option::ERROR_LOG_BUFFER
-            | jit_option::ERROR_LOG_BUFFER_SIZE_BYTES
-            | jit_option::WALL_TIME
-            | jit_option::GLOBAL_SYMBOL_NAMES
-            | jit_option::GLOBAL_SYMBOL_ADDRESSES
-            | jit_option::REFERENCED_KERNEL_NAMES
-            | jit_option::REFERENCED_VARIABLE_NAMES
+        is::MAX_REGISTERS | is::THREADS_PER_BLOCK | is::OPTIMIZATION_LEVEL..=is::FAST_COMPILE | is::LTO..=is::FMA
+            | is::OPTIMIZE_UNUSED_DEVICE_VARIABLES..=is::SPLIT_COMPILE
     )
 }
 
@@ -149,6 +181,14 @@ fn write_log(log: Option<LogBuffer>, text: &str) {
     unsafe { (log.length as *mut u64).write(length) };
 }
 
+/// Milliseconds as a `float`, in the low half of the option's element.
+fn write_time(element: Option<u64>, time: Duration) {
+    let Some(element) = element else { return };
+    let milliseconds = time.as_secs_f32() * 1000.0;
+    // SAFETY: as in `write_log`.
+    unsafe { (element as *mut u64).write(milliseconds.to_bits().into()) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +206,62 @@ mod tests {
         options.write_info("nobody asked");
         assert_eq!(&buffer, b"too l\0");
         assert_eq!(values[1] as usize, 5);
+    }
+
+    /// Reads options and does `act` with them; gives the values as they are afterwards.
+    fn with_options<R>(options: &[(u32, u64)], act: impl FnOnce(&mut JitOptions) -> R) -> (R, Vec<u64>) {
+        let keys: Vec<u32> = options.iter().map(|(option, _)| *option).collect();
+        let mut values: Vec<u64> = options.iter().map(|(_, value)| *value).collect();
+        let count = u32::try_from(keys.len()).expect("few");
+        // SAFETY: as many elements each, and no buffers.
+        let read = unsafe { JitOptions::from_c(count, keys.as_ptr(), values.as_mut_ptr().cast()) };
+        (act(&mut read.expect("valid")), values)
+    }
+
+    #[test]
+    fn every_option_is_passed_on_answered_or_refused() {
+        use jit_option as is;
+        let answered = is::WALL_TIME..=is::ERROR_LOG_BUFFER_SIZE_BYTES;
+        for option in 0..is::NUM_OPTIONS {
+            let (fates, _) =
+                with_options(&[(option, 1)], |options| [options.plain().count(), options.unsupported().count()]);
+            let expected = match option {
+                option if answered.contains(&option) => [0, 0],
+                is::GLOBAL_SYMBOL_NAMES..=is::GLOBAL_SYMBOL_COUNT
+                | is::REFERENCED_KERNEL_NAMES..=is::REFERENCED_VARIABLE_COUNT => [0, 1],
+                _ => [1, 0],
+            };
+            assert_eq!(fates, expected, "{option}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_programs_are_refused_and_empty_lists_of_them_are_not() {
+        let demand = |options: &[(u32, u64)]| with_options(options, |it| it.demand_supported("cuModuleLoadDataEx")).0;
+        assert_eq!(demand(&[(jit_option::GLOBAL_SYMBOL_COUNT, 0), (jit_option::MAX_REGISTERS, 32)]), Ok(()));
+        assert_eq!(demand(&[(jit_option::GLOBAL_SYMBOL_COUNT, 1)]), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(demand(&[(jit_option::REFERENCED_KERNEL_NAMES, 8)]), Err(CudaError::NOT_SUPPORTED));
+    }
+
+    #[test]
+    fn the_time_a_load_took_is_written_back_in_milliseconds() {
+        let wish = [(jit_option::MAX_REGISTERS, 32), (jit_option::WALL_TIME, u64::MAX)];
+        let (asks, values) = with_options(&wish, |options| {
+            options.timed(|_| std::thread::sleep(Duration::from_millis(3)));
+            options.asks()
+        });
+        let time = f32::from_bits(u32::try_from(values[1]).expect("the high half is zero"));
+        assert!(asks && values[0] == 32 && (3.0..60_000.0).contains(&time), "{time}");
+        assert!(with_options(&wish[..1], |options| options.timed(|options| !options.asks())).0);
+    }
+
+    #[test]
+    fn options_for_another_load_answer_nobody() {
+        let wish = [(jit_option::WALL_TIME, 7), (jit_option::GLOBAL_SYMBOL_COUNT, 1), (jit_option::LTO, 1)];
+        let (again, values) = with_options(&wish, |options| options.without_answers().timed(|again| again.asks()));
+        assert!(!again && values == [7, 1, 1]);
+        let kept = with_options(&wish, |options| options.without_answers().plain().collect::<Vec<_>>()).0;
+        assert_eq!(kept, [(jit_option::LTO, 1)]);
     }
 
     #[test]

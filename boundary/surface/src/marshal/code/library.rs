@@ -18,6 +18,7 @@ marshallers! {
             let stays = image_stays(library_options, library_option_count)?;
             (stays, JitOptions::from_c(jit_option_count, jit_options, jit_option_values)?)
         };
+        options.demand_supported("cuLibraryLoadData")?;
         let image: Image<'static> = if stays {
             // SAFETY: the program's image, which it keeps until it unloads the library; implementations drop it then.
             unsafe { image_at(image) }?
@@ -25,7 +26,7 @@ marshallers! {
             // SAFETY: the program's image, which it keeps until this call returns.
             unsafe { image_at(image) }?.into_owned()
         };
-        let loaded = driver.library_load_data(image, &mut options)?;
+        let loaded = options.timed(|options| driver.library_load_data(image, options))?;
         // SAFETY: the program's variable.
         unsafe { c::put(library, loaded) };
         Ok(())
@@ -44,7 +45,9 @@ marshallers! {
             let _ = image_stays(library_options, library_option_count)?;
             (JitOptions::from_c(jit_option_count, jit_options, jit_option_values)?, c::text(path)?)
         };
-        let loaded = driver.library_load_data(image_in(path)?, &mut options)?;
+        options.demand_supported("cuLibraryLoadFromFile")?;
+        let image = image_in(path)?;
+        let loaded = options.timed(|options| driver.library_load_data(image, options))?;
         // SAFETY: the program's variable.
         unsafe { c::put(library, loaded) };
         Ok(())

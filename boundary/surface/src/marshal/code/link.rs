@@ -15,9 +15,11 @@ use std::os::unix::ffi::OsStrExt;
 unsafe fn options_of(count: u32, options: *const u32, values: *mut *mut c_void) -> CudaResult<Vec<(u32, u64)>> {
     // SAFETY: our caller vouches for both arrays.
     let options = unsafe { JitOptions::from_c(count, options, values) }?;
-    if options.info_capacity() != 0 || options.error_capacity() != 0 {
+    // What a link answers, it answers once for all its inputs.
+    if options.asks() {
         return Err(CudaError::INVALID_VALUE);
     }
+    options.demand_supported("cuLinkAddData")?;
     Ok(options.plain().collect())
 }
 
@@ -85,7 +87,10 @@ marshallers! {
     fn cuLinkComplete(driver, state: LinkState, image: *mut *mut c_void, bytes: *mut usize) {
         c::present(image)?;
         let link = link::find(state)?;
-        let (address, length) = link::complete(&link, |inputs, options| driver.link(inputs, options))?;
+        let (address, length) = link::complete(&link, |inputs, options| {
+            options.demand_supported("cuLinkComplete")?;
+            options.timed(|options| driver.link(inputs, options))
+        })?;
         // SAFETY: the program's variables, or NULL for the second.
         unsafe {
             c::put(image, address as *mut c_void);

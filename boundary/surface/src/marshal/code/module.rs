@@ -18,7 +18,8 @@ marshallers! {
         // SAFETY: the program's arrays and image.
         let (mut options, image) =
             unsafe { (JitOptions::from_c(option_count, options, option_values)?, image_at(image)?) };
-        let loaded = driver.module_load_data(&image, &mut options)?;
+        options.demand_supported("cuModuleLoadDataEx")?;
+        let loaded = options.timed(|options| driver.module_load_data(&image, options))?;
         // SAFETY: the program's variable.
         unsafe { c::put(module, loaded) };
         Ok(())
