@@ -69,7 +69,7 @@ impl LibraryCalls for Client {
         let vgpu = &self.library_device()?.vgpu;
         vgpu.errors.report()?;
         let image = self.to_keep(image)?;
-        let library = Arc::new(LibraryState::new(self.next_id(), image));
+        let library = Arc::new(LibraryState::new(self.next_id(), image, options.without_answers()));
         if !self.may_wait(&library.image, vgpu, options)? {
             // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
             library.on_with(vgpu, options)?;

@@ -22,6 +22,8 @@ use floe_lock::lock;
 pub(crate) struct LibraryState {
     pub(crate) id: u64,
     pub(crate) image: Image<'static>,
+    /// The program's wishes for every load of it, on whatever vGPU.
+    options: JitOptions,
     /// By the vGPU's ordinal.
     pub(crate) loaded: Mutex<HashMap<u8, Arc<Loaded>>>,
     /// The vGPU its managed variables are on: each is one for all of the process, so the others have none of its kernels.
@@ -31,8 +33,8 @@ pub(crate) struct LibraryState {
 
 impl LibraryState {
     /// An image the process holds, loaded nowhere yet.
-    pub(crate) fn new(id: u64, image: Image<'static>) -> Self {
-        Self { id, image, loaded: Mutex::default(), only: OnceLock::new(), kernels: Mutex::default() }
+    pub(crate) fn new(id: u64, image: Image<'static>, options: JitOptions) -> Self {
+        Self { id, image, options, loaded: Mutex::default(), only: OnceLock::new(), kernels: Mutex::default() }
     }
 
     /// The program's handle of it.
@@ -42,7 +44,7 @@ impl LibraryState {
 
     /// The library on a vGPU, loaded there now if it is not yet.
     pub(crate) fn on(&self, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<Loaded>> {
-        self.on_with(vgpu, &mut JitOptions::none())
+        self.on_with(vgpu, &mut self.options.without_answers())
     }
 
     /// The same, with options for the load.
@@ -95,7 +97,8 @@ impl LibraryState {
             return there.function(known, name);
         }
         self.check_may_be_on(vgpu)?;
-        let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, name)?;
+        let options = &mut self.options.without_answers();
+        let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, options, name)?;
         loaded.insert(vgpu.ordinal, fresh);
         function
     }

@@ -43,9 +43,9 @@ impl Loaded {
         vgpu: &Arc<Vgpu>,
         known: &Table<FunctionState>,
         image: &Image<'_>,
+        options: &mut JitOptions,
         kernel: &str,
     ) -> CudaResult<(Arc<Self>, Found)> {
-        let options = &mut JitOptions::none();
         let (loaded, function) = Self::load_asking(vgpu, Context::NULL, image, options, Some((kernel, known)))?;
         Ok((loaded, function.unwrap_or(Err(CudaError::NOT_FOUND))))
     }
