@@ -8,3 +8,4 @@ pub(crate) mod host_block;
 pub(crate) mod jit;
 pub(crate) mod launch;
 pub(crate) mod pointer;
+pub(crate) mod wishes;

@@ -247,3 +247,24 @@ pub mod copy_operand_type {
     /// `CU_MEMCPY_OPERAND_TYPE_ARRAY`.
     pub const ARRAY: u32 = Raw::CU_MEMCPY_OPERAND_TYPE_ARRAY as u32;
 }
+
+/// Compression of physical memory.
+pub mod compression_type {
+    use cudarc::driver::sys::CUmemAllocationCompType_enum as Raw;
+    /// `CU_MEM_ALLOCATION_COMP_GENERIC`.
+    pub const GENERIC: u8 = Raw::CU_MEM_ALLOCATION_COMP_GENERIC as u8;
+}
+
+/// Bits of what physical memory and pools are for.
+#[allow(clippy::cast_possible_truncation, reason = "the structs have 16 bits for them")]
+pub mod mem_create_usage {
+    use cudarc::driver::sys as raw;
+    /// `CU_MEM_CREATE_USAGE_TILE_POOL`.
+    pub const TILE_POOL: u16 = raw::CU_MEM_CREATE_USAGE_TILE_POOL as u16;
+    /// `CU_MEM_CREATE_USAGE_HW_DECOMPRESS`, which pools have, too.
+    pub const HW_DECOMPRESS: u16 = raw::CU_MEM_CREATE_USAGE_HW_DECOMPRESS as u16;
+    /// `CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE` of CUDA 13.4, which the bindings do not have.
+    pub const GPU_DIRECT_RDMA_OVER_PCIE: u16 = 4;
+    /// All of them.
+    pub const KNOWN: u16 = TILE_POOL | HW_DECOMPRESS | GPU_DIRECT_RDMA_OVER_PCIE;
+}

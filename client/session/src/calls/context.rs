@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use floe_abi::{Context, CudaError, CudaResult, Device, context_flags};
-use floe_surface::ContextCalls;
+use floe_abi::{Context, CudaError, CudaResult, Device};
+use floe_surface::{ContextCalls, check_context_flags};
 use floe_wire::{SetCacheConfig, SetLimit};
 
 use crate::client::Client;
@@ -110,9 +110,7 @@ impl ContextCalls for Client {
     }
 
     fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
-        if flags & !context_flags::FLAGS_MASK != 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        check_context_flags(flags)?;
         let device = self.device(device)?;
         lock(&device.retained).flags = flags;
         device.primary.set_flags(flags);
@@ -120,9 +118,7 @@ impl ContextCalls for Client {
     }
 
     fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
-        if flags & !context_flags::FLAGS_MASK != 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        check_context_flags(flags)?;
         let device = self.device(device)?;
         device.vgpu.errors.check()?;
         let handle = Handle::new(Kind::Context, device.vgpu.ordinal, self.next_id());
@@ -184,9 +180,7 @@ impl ContextCalls for Client {
     }
 
     fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
-        if flags & !context_flags::FLAGS_MASK != 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        check_context_flags(flags)?;
         self.current()?.set_flags(flags);
         Ok(())
     }

@@ -9,8 +9,8 @@ use floe_abi::{
     CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData, Stream,
     access_flags, allocation_type, handle_type, location_type, pool_attribute,
 };
-use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
+use floe_surface::{PoolCalls, check_pool_usage};
 
 use crate::client::Client;
 use crate::memory::blocks::Allocation;
@@ -109,6 +109,7 @@ impl PoolCalls for Client {
         // The device says in its attributes which there are.
         if properties.handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
             return Err(CudaError::NOT_SUPPORTED);
+        check_pool_usage(properties)?;
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());

@@ -11,7 +11,7 @@ use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
     access_flags, allocation_type, location_type,
 };
-use floe_surface::VirtualMemoryCalls;
+use floe_surface::{VirtualMemoryCalls, granted_memory};
 use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
 
 use crate::client::Client;
@@ -137,6 +137,7 @@ impl VirtualMemoryCalls for Client {
             log_once!(Warn, "cuMemCreate: physical memory of the host is not supported");
             return Err(CudaError::NOT_SUPPORTED);
         }
+        let properties = granted_memory(properties)?;
         let vgpu = self.location_vgpu(&properties.location)?;
         vgpu.errors.report()?;
         if !lock(&vgpu.virtual_memory).is_aligned(bytes as u64) {
@@ -153,7 +154,7 @@ impl VirtualMemoryCalls for Client {
             }
             result => drop(result?),
         }
-        let physical = Physical { bytes: bytes as u64, origin: None, properties: *properties, handles: 1, mappings: 0 };
+        let physical = Physical { bytes: bytes as u64, origin: None, properties, handles: 1, mappings: 0 };
         lock(&vgpu.virtual_memory).physical.insert(id, physical);
         Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
     }

@@ -10,8 +10,8 @@ use floe_abi::{
     CudaError, CudaResult, Device, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData,
     Stream, access_flags, allocation_type, location_type, pool_attribute as ask,
 };
-use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
+use floe_surface::{PoolCalls, check_pool_usage};
 
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
@@ -165,6 +165,7 @@ impl PoolCalls for Simulator {
         if properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
+        check_pool_usage(properties)?;
         if properties.handle_types != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }

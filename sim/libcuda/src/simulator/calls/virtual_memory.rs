@@ -9,7 +9,7 @@ use floe_abi::{
     access_flags, allocation_type, granularity, handle_type, location_type,
 };
 use floe_machine::MemoryError;
-use floe_surface::VirtualMemoryCalls;
+use floe_surface::{VirtualMemoryCalls, granted_memory};
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
@@ -86,7 +86,7 @@ impl VirtualMemoryCalls for Simulator {
 
     fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle> {
         let place = self.check_properties(properties)?;
-        let bytes = bytes as u64;
+        let (properties, bytes) = (granted_memory(properties)?, bytes as u64);
         if flags != 0 || bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -94,7 +94,7 @@ impl VirtualMemoryCalls for Simulator {
         let exportable = properties.requested_handle_types & handle_type::POSIX_FILE_DESCRIPTOR != 0;
         let physical = device.memory.create(bytes, exportable.then_some(device.identity.ordinal))?;
         let handle = self.handles.next();
-        lock(&self.virtual_memory).add(handle, physical, place, *properties);
+        lock(&self.virtual_memory).add(handle, physical, place, properties);
         Ok(MemHandle(handle))
     }
 
