@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use floe_abi::DevicePtr;
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
@@ -17,6 +17,8 @@ pub(crate) struct PoolState {
     pub(crate) is_default: bool,
     /// Bits of `handle_type`: how other processes may get it.
     pub(crate) handle_types: u32,
+    /// The most bytes that it has given out at a time; 0 where only the vGPU's memory ends it.
+    most: u64,
     /// The pool of another process that this one is.
     pub(crate) origin: Option<PoolOrigin>,
     pub(crate) release_threshold: AtomicU64,
@@ -51,20 +53,21 @@ pub(crate) struct Given {
 impl PoolState {
     /// The empty pool that a vGPU has from the start.
     pub(crate) fn default_of(vgpu: Arc<Vgpu>) -> Self {
-        Self { is_default: true, ..Self::created(vgpu, 0) }
+        Self { is_default: true, ..Self::created(vgpu, 0, 0) }
     }
 
     /// Another process's pool.
     pub(crate) fn imported(vgpu: Arc<Vgpu>, origin: PoolOrigin) -> Self {
-        Self { origin: Some(origin), ..Self::created(vgpu, 0) }
+        Self { origin: Some(origin), ..Self::created(vgpu, 0, 0) }
     }
 
-    /// An empty pool on a vGPU.
-    pub(crate) fn created(vgpu: Arc<Vgpu>, handle_types: u32) -> Self {
+    /// An empty pool on a vGPU that gives out at most so many bytes, or as many as there are.
+    pub(crate) fn created(vgpu: Arc<Vgpu>, handle_types: u32, most: u64) -> Self {
         Self {
             vgpu,
             is_default: false,
             handle_types,
+            most,
             origin: None,
             release_threshold: AtomicU64::new(0),
             switches: Mutex::default(),
@@ -91,6 +94,15 @@ impl PoolState {
             *given = Given { epoch, ..Given::default() };
         }
         given
+    }
+
+    /// Whether it may give out so many bytes more.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY.
+    pub(crate) fn demand_room(&self, bytes: u64) -> CudaResult<()> {
+        let fits = self.most == 0 || self.given().used.checked_add(bytes).is_some_and(|used| used <= self.most);
+        if fits { Ok(()) } else { Err(CudaError::OUT_OF_MEMORY) }
     }
 
     /// It has given out an allocation.

@@ -47,6 +47,7 @@ impl Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let progress = stream.progress().stream();
+        pool.demand_room(bytes as u64)?;
         let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(progress))?;
         pool.gave(at, bytes as u64);
         Ok(at)
@@ -113,7 +114,7 @@ impl PoolCalls for Client {
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());
-        let state = PoolState::created(Arc::clone(&device.vgpu), properties.handle_types);
+        let state = PoolState::created(Arc::clone(&device.vgpu), properties.handle_types, properties.max_size as u64);
         self.pools.insert(handle.id, Arc::new(state));
         Ok(MemPool(handle.value()))
     }
