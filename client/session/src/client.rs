@@ -20,6 +20,7 @@ use crate::objects::exec::ExecState;
 use crate::objects::kernel::KernelState;
 use crate::objects::library::LibraryState;
 use crate::objects::pool::PoolState;
+use crate::objects::synchronous::Synchronous;
 use crate::objects::{Objects, thread};
 use crate::settings::{ProcessSource, Report, Settings, Source};
 use crate::vgpu::Vgpu;
@@ -42,6 +43,7 @@ pub struct Client {
     pub(crate) host_memory: HostMemory,
     pub(crate) graphs: Graphs,
     pub(crate) advice: Advice,
+    pub(crate) synchronous: Synchronous,
     pub(crate) execs: Table<ExecState>,
     /// Contexts whose kernels reach the memory of another's vGPU: from, to.
     pub(crate) peer_access: Mutex<HashSet<(Context, Context)>>,
@@ -76,6 +78,7 @@ impl Client {
             host_memory: HostMemory::default(),
             graphs: Graphs::default(),
             advice: Advice::default(),
+            synchronous: Synchronous::default(),
             execs: Table::default(),
             peer_access: Mutex::default(),
             collectives: Collectives::default(),

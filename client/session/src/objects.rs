@@ -15,6 +15,7 @@ pub(crate) mod module;
 pub(crate) mod parts;
 pub(crate) mod pool;
 pub(crate) mod stream;
+pub(crate) mod synchronous;
 pub(crate) mod texture;
 pub(crate) mod thread;
 

@@ -16,6 +16,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{CudaError, CudaResult, Device};
@@ -60,6 +61,8 @@ pub struct Simulator {
     libraries: Libraries,
     functions: Functions,
     host_memory: Arc<HostMemory>,
+    /// The program has asked of some memory that synchronous calls wait for the device.
+    synchronous: AtomicBool,
     virtual_memory: Mutex<VirtualMemory>,
     arrays: Arrays,
     textures: Textures,
@@ -117,6 +120,7 @@ impl Simulator {
             libraries: Libraries::default(),
             functions: Functions::default(),
             host_memory,
+            synchronous: AtomicBool::new(false),
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             arrays: Arrays::default(),
             textures: Textures::default(),

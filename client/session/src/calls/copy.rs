@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::log::log;
 use crate::lookup::OnDevice;
 use crate::memory::managed::resident::Resident;
+use crate::objects::context::ContextState;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use ends::{End, Spot};
@@ -112,12 +113,27 @@ impl Client {
         // Managed memory is the device's while its end lives.
         drop((to, from));
         if mode == Mode::Waits {
-            if is_managed {
+            if is_managed || self.waits_for_device() {
                 stream.vgpu.synchronize_stream(stream.progress())?;
             }
             stream.vgpu.open_after_wait();
         }
         Ok(())
+    }
+
+    /// Whether a synchronous call returns only when the device is done, though CUDA promises less: the program said so of
+    /// its context or of memory.
+    pub(crate) fn waits_for_device(&self) -> bool {
+        self.synchronous.any() || self.with_current(ContextState::has_synchronous_operations).unwrap_or(false)
+    }
+
+    /// A synchronous call on this stream is about to return.
+    pub(crate) fn end_synchronous(&self, stream: Stream) -> CudaResult<()> {
+        if !self.waits_for_device() {
+            return Ok(());
+        }
+        let stream = self.stream(stream)?;
+        stream.vgpu.synchronize_stream(stream.progress())
     }
 
     /// Copies between two ends, by the sides they are on.
@@ -261,7 +277,8 @@ impl CopyCalls for Client {
         bytes: usize,
     ) -> CudaResult<()> {
         let (to, from) = ((destination, destination_context), (source, source_context));
-        self.peer(stream, to, from, bytes)
+        self.peer(stream, to, from, bytes)?;
+        self.end_synchronous(stream)
     }
 
     fn memcpy_peer_async(
@@ -279,7 +296,7 @@ impl CopyCalls for Client {
             ends.into_iter().try_for_each(|(at, context)| self.refuse_other_owner(at, context, &stream))?;
             return self.record_copy(&stream, &CopyBox::line(to, from, bytes));
         }
-        self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
+        self.peer(stream, (destination, destination_context), (source, source_context), bytes)
     }
 
     fn memcpy_box_peer(&self, stream: Stream, copy: &PeerBox) -> CudaResult<()> {

@@ -98,10 +98,12 @@ impl MemoryCalls for Client {
         if vgpu.managed.places(address) {
             let freed = vgpu.free_managed(address)?;
             self.advice.forget(&(freed.at..freed.at + freed.bytes));
+            self.synchronous.forget(freed.at);
             return Ok(());
         }
         let fence = vgpu.fence_of(address.0);
         if vgpu.close(address, Door::Pool, &fence)? {
+            self.synchronous.forget(address.0);
             return Ok(());
         }
         let freed = lock(&vgpu.blocks).free(address.0, fence, None);

@@ -91,6 +91,11 @@ impl ContextState {
         self.vgpu.connection.sleep_soon(sleeps);
     }
 
+    /// Whether synchronous copies and fills wait for the device.
+    pub(crate) fn has_synchronous_operations(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & context_flags::SYNC_MEMOPS != 0
+    }
+
     /// It exists from now on.
     pub(crate) fn wake(&self) {
         if !self.alive.swap(true, Ordering::AcqRel) || !self.is_primary {

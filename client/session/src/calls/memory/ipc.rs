@@ -188,6 +188,7 @@ impl IpcCalls for Client {
         vgpu.synchronize()?;
         vgpu.synchronize_importers();
         let was_open = vgpu.close(address, Door::Handle, &vgpu.fence_of(address.0))?;
+        self.synchronous.forget(address.0);
         if was_open { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 

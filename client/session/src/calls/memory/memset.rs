@@ -144,11 +144,12 @@ macro_rules! fills {
     ($($name:ident $name_async:ident $name_2d:ident $name_2d_async:ident $element:ty;)*) => {
         impl MemsetCalls for Client {$(
             fn $name(&self, stream: Stream, address: DevicePtr, value: $element, count: usize) -> CudaResult<()> {
-                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &Extent::line(count))
+                self.$name_async(address, value, count, stream)?;
+                self.end_synchronous(stream)
             }
 
             fn $name_async(&self, address: DevicePtr, value: $element, count: usize, stream: Stream) -> CudaResult<()> {
-                self.$name(stream, address, value, count)
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &Extent::line(count))
             }
 
             fn $name_2d(
@@ -160,8 +161,8 @@ macro_rules! fills {
                 width: usize,
                 height: usize,
             ) -> CudaResult<()> {
-                let extent = Extent { pitch, width, height };
-                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &extent)
+                self.$name_2d_async(address, pitch, value, width, height, stream)?;
+                self.end_synchronous(stream)
             }
 
             fn $name_2d_async(
@@ -173,7 +174,8 @@ macro_rules! fills {
                 height: usize,
                 stream: Stream,
             ) -> CudaResult<()> {
-                self.$name_2d(stream, address, pitch, value, width, height)
+                let extent = Extent { pitch, width, height };
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &extent)
             }
         )*}
     };

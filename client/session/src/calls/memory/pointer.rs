@@ -5,7 +5,6 @@ use floe_abi::{Context, CudaError, CudaResult, DevicePtr, HostPointer, access_fl
 use floe_surface::{PointerAttribute, PointerCalls};
 
 use crate::client::Client;
-use crate::log::log_once;
 use crate::lookup::{DeviceRange, Found, Made};
 use crate::memory::host_memory::PinnedRange;
 use floe_lock::lock;
@@ -15,6 +14,11 @@ use floe_lock::lock;
 fn buffer_id(memory: &DeviceRange<'_>) -> u64 {
     let own = |made: Made| made.serial << 9 | u64::from(memory.is_managed) << 8 | u64::from(memory.vgpu.ordinal);
     memory.allocation.map_or(1 << 63 | memory.start.0, own)
+}
+
+/// The memory as its mark of synchronous operations names it.
+fn marked(memory: &DeviceRange<'_>) -> (u64, u64) {
+    (memory.start.0, memory.allocation.map_or(0, |made| made.serial))
 }
 
 impl Client {
@@ -61,7 +65,7 @@ impl Client {
             ask::CONTEXT => Is::Context(self.context_of_memory(memory)?),
             ask::MEMORY_TYPE => Is::MemoryType(memory_type::DEVICE),
             ask::DEVICE_POINTER => Is::DevicePointer(at),
-            ask::SYNC_MEMOPS => Is::SyncMemops(false),
+            ask::SYNC_MEMOPS => Is::SyncMemops(self.synchronous.has(marked(memory))),
             ask::BUFFER_ID | ask::MEMORY_BLOCK_ID => Is::BufferId(buffer_id(memory)),
             ask::IS_MANAGED => Is::IsManaged(memory.is_managed),
             ask::HOST_POINTER if memory.is_managed => Is::HostPointer(HostPointer(at.0)),
@@ -124,12 +128,9 @@ impl PointerCalls for Client {
 
     fn pointer_set_attribute(&self, value: u32, attribute: u32, address: DevicePtr) -> CudaResult<()> {
         let is_known = attribute == pointer_attribute::SYNC_MEMOPS && value <= 1;
-        if !is_known || !matches!(self.lookup_address(address), Some(Found::Device(_))) {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        if value == 1 {
-            // It exists for devices that read memory behind CUDA's back, of which there are none across a network.
-            log_once!(Info, "cuPointerSetAttribute: SYNC_MEMOPS is without effect");
+        match self.lookup_address(address).filter(|_| is_known) {
+            Some(Found::Device(memory)) => self.synchronous.set(marked(&memory), value == 1),
+            _ => return Err(CudaError::INVALID_VALUE),
         }
         Ok(())
     }

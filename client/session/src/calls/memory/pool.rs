@@ -29,6 +29,7 @@ impl Client {
 
     /// An allocation is gone: the pool it came from, if any, has it back.
     pub(crate) fn note_freed(&self, allocation: Allocation) {
+        self.synchronous.forget(allocation.at);
         self.pools.any(|pool| pool.took_back(DevicePtr(allocation.at)));
         if let Some(vgpu) = self.owner(DevicePtr(allocation.at), None) {
             vgpu.withdraw_allocation(allocation.at);
@@ -46,8 +47,8 @@ impl Client {
         if !same_vgpu(&stream.vgpu, &pool.vgpu) || pool.origin.is_some() {
             return Err(CudaError::INVALID_VALUE);
         }
-        let progress = stream.progress().stream();
         pool.demand_room(bytes as u64)?;
+        let progress = stream.progress().stream();
         let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(progress))?;
         pool.gave(at, bytes as u64);
         Ok(at)
@@ -83,6 +84,7 @@ impl PoolCalls for Client {
         let progress = stream.progress();
         let fence = stream.vgpu.order.fence_behind(progress);
         if stream.vgpu.close(address, Door::Pool, &fence)? {
+            self.synchronous.forget(address.0);
             return Ok(());
         }
         let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(progress.stream()));
@@ -107,10 +109,10 @@ impl PoolCalls for Client {
         if properties.kind != allocation_type::PINNED || !on_device {
             return Err(CudaError::INVALID_VALUE);
         }
+        check_pool_usage(properties)?;
         // The device says in its attributes which there are.
         if properties.handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
             return Err(CudaError::NOT_SUPPORTED);
-        check_pool_usage(properties)?;
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());

@@ -222,6 +222,7 @@ impl VirtualMemoryCalls for Client {
         // Another thread may have been faster.
         let mappings = lock(&window.virtual_memory).remove_exactly(&range)?;
         mappings.into_iter().try_for_each(|(start, mapping)| {
+            self.synchronous.forget(start);
             self.devices()?[usize::from(mapping.owner)].vgpu.unmap_mapping(start, &mapping)
         })
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, shared_config};
-use floe_surface::{Beyond, ContextCalls};
+use floe_surface::{Beyond, ContextCalls, check_context_flags};
 
 use crate::simulator::device::CpuDevice;
 use crate::simulator::executor::NOBODY;
@@ -137,6 +137,14 @@ impl Simulator {
         Ok((context, device))
     }
 
+    /// Whether synchronous calls that CUDA lets return early wait for the device all the same: the program said so of its
+    /// context, or of some memory.
+    pub(crate) fn waits_for_device(&self) -> bool {
+        let of_context =
+            |context: Arc<ContextState>| context.flags.load(Ordering::Relaxed) & context_flags::SYNC_MEMOPS;
+        self.synchronous.load(Ordering::Relaxed) || self.current().is_ok_and(|context| of_context(context) != 0)
+    }
+
     /// The context with this handle; NULL means the current one.
     pub(crate) fn context(&self, context: Context) -> CudaResult<Arc<ContextState>> {
         if context.is_null() {
@@ -195,14 +203,6 @@ impl Simulator {
     }
 }
 
-fn check_flags(flags: u32) -> CudaResult<()> {
-    let scheduling = flags & context_flags::SCHED_MASK;
-    if flags & !context_flags::FLAGS_MASK != 0 || !(scheduling == 0 || scheduling.is_power_of_two()) {
-        return Err(CudaError::INVALID_VALUE);
-    }
-    Ok(())
-}
-
 fn ordinal(device: usize) -> Device {
     Device(i32::try_from(device).unwrap_or(-1))
 }
@@ -252,7 +252,7 @@ impl ContextCalls for Simulator {
     }
 
     fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
-        check_flags(flags)?;
+        check_context_flags(flags)?;
         let state = self.device(device)?;
         lock(&state.primary).flags = flags;
         if let Some(context) = self.contexts.get(state.primary_handle) {
@@ -262,7 +262,7 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
-        check_flags(flags)?;
+        check_context_flags(flags)?;
         let place = self.device(device)?.place;
         let context = self.open_context(place, self.handles.next(), flags, false);
         current::push(context.handle);
@@ -327,7 +327,7 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
-        check_flags(flags)?;
+        check_context_flags(flags)?;
         self.current()?.flags.store(flags, Ordering::Relaxed);
         Ok(())
     }

@@ -172,8 +172,10 @@ impl CopyCalls for Simulator {
     }
 
     fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
-        // CUDA does not wait for copies within the device either.
-        self.memcpy_dtod_async(destination, source, bytes, stream)
+        let (target, from) = (self.device_end(destination, bytes)?, self.device_end(source, bytes)?);
+        // CUDA does not wait for copies within the device either, unless the program asks for it.
+        let wait = if self.waits_for_device() { Wait::Done } else { Wait::Queued };
+        self.linear(target, from, bytes, stream, wait)
     }
 
     fn memcpy_dtod_async(
@@ -204,7 +206,9 @@ impl CopyCalls for Simulator {
         source_context: Context,
         bytes: usize,
     ) -> CudaResult<()> {
-        self.memcpy_peer_async(destination, destination_context, source, source_context, bytes, stream)
+        self.context(destination_context)?;
+        self.context(source_context)?;
+        self.memcpy_dtod(stream, destination, source, bytes)
     }
 
     fn memcpy_peer_async(

@@ -1,5 +1,5 @@
 //! Memsets: an address, a value and counts come in, a checked fill in stream order goes out.
-//! None of them waits, the plain forms neither, as in CUDA. Ranges that are not the program's are refused at the call.
+//! None of them waits, as in CUDA, but the plain forms do if the program asks for it. Ranges that are not the program's are refused at the call.
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, MemsetNodeParams, Stream};
 use floe_surface::MemsetCalls;
@@ -37,6 +37,14 @@ impl Simulator {
         self.executor.post(key, Work::Transfer(Transfer::Fill(checked))).map(|_| ())
     }
 
+    /// A plain form is about to return.
+    fn end_fill(&self, stream: Stream) -> CudaResult<()> {
+        if self.waits_for_device() {
+            self.executor.wait_stream(self.stream(stream)?.1);
+        }
+        Ok(())
+    }
+
     /// A fill of at least one element.
     ///
     /// # Errors
@@ -69,7 +77,8 @@ macro_rules! memsets {
     ($(($flat:ident, $flat_async:ident, $rows:ident, $rows_async:ident, $value:ty)),* $(,)?) => {
         impl MemsetCalls for Simulator {$(
             fn $flat(&self, stream: Stream, address: DevicePtr, value: $value, count: usize) -> CudaResult<()> {
-                self.$flat_async(address, value, count, stream)
+                self.$flat_async(address, value, count, stream)?;
+                self.end_fill(stream)
             }
 
             fn $flat_async(&self, address: DevicePtr, value: $value, count: usize, stream: Stream) -> CudaResult<()> {
@@ -85,7 +94,8 @@ macro_rules! memsets {
                 width: usize,
                 height: usize,
             ) -> CudaResult<()> {
-                self.$rows_async(address, pitch, value, width, height, stream)
+                self.$rows_async(address, pitch, value, width, height, stream)?;
+                self.end_fill(stream)
             }
 
             fn $rows_async(

@@ -2,6 +2,8 @@
 //! An address comes in, one typed answer goes out. Unknown addresses are INVALID_VALUE here; the surface knows the
 //! milder rules of the plural form. It never reads what the address points to.
 
+use std::sync::atomic::Ordering;
+
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, HostPointer, MemPool, access_flags, handle_type, memory_type,
     pointer_attribute as ask,
@@ -139,11 +141,12 @@ impl PointerCalls for Simulator {
         of_host(attribute, address.0, &found, device)
     }
 
-    fn pointer_set_attribute(&self, _value: u32, attribute: u32, address: DevicePtr) -> CudaResult<()> {
+    fn pointer_set_attribute(&self, value: u32, attribute: u32, address: DevicePtr) -> CudaResult<()> {
         if attribute != ask::SYNC_MEMOPS || self.on_device(address.0).is_none() {
             return Err(CudaError::INVALID_VALUE);
         }
-        // Every synchronous copy here waits for its bytes already, which is what the flag asks for.
+        // From then on all synchronous calls wait, whatever the memory: more than was asked for, and never less.
+        self.synchronous.fetch_or(value != 0, Ordering::Relaxed);
         Ok(())
     }
 }
