@@ -25,6 +25,7 @@ marshallers! {
     /// `cuStreamGetGreenCtx`: success and NULL; an error here breaks cuBLAS.
     fn cuStreamGetGreenCtx(driver, default_stream: Stream, stream: Stream, green: *mut GreenContext) {
         c::present(green)?;
+        driver.stream_get_ctx(stream.or(default_stream))?;
         // SAFETY: the program's variable.
         unsafe { c::put(green, GreenContext::NULL) };
         Ok(())

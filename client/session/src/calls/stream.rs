@@ -280,6 +280,10 @@ impl StreamCalls for Client {
         }
         // All of these are about speed, none about results.
         log_once!(Info, "cuStreamSetAttribute: remembered but without effect, attribute: {attribute}");
+        if attribute == launch_attribute::PRIORITY {
+            stream.prioritize(value.as_u32().cast_signed());
+            return Ok(());
+        }
         lock(&stream.attributes).insert(attribute, *value);
         Ok(())
     }

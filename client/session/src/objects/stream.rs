@@ -2,7 +2,7 @@
 //! too, so that nothing here waits. It knows no handle but its context's.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{Context, CudaResult, LaunchAttributeValue, stream_flags};
@@ -23,7 +23,7 @@ pub(crate) struct StreamState {
     context: Context,
     progress: Arc<StreamProgress>,
     pub(crate) flags: u32,
-    priority: i32,
+    priority: AtomicI32,
     /// The vGPU's epoch when it was made.
     epoch: u64,
     gone: AtomicBool,
@@ -52,7 +52,7 @@ impl StreamState {
             context,
             progress,
             flags,
-            priority,
+            priority: AtomicI32::new(priority),
             gone: AtomicBool::new(false),
             attributes: Mutex::default(),
             asked: Mutex::default(),
@@ -84,7 +84,12 @@ impl StreamState {
 
     /// Its priority.
     pub(crate) fn priority(&self) -> i32 {
-        self.priority
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// The program gives it another priority. The server's stream keeps the one it was made with.
+    pub(crate) fn prioritize(&self, priority: i32) {
+        self.priority.store(self.vgpu.snapshot.clamp_priority(priority), Ordering::Relaxed);
     }
 
     /// Its counters.

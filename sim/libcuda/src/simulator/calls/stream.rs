@@ -262,11 +262,12 @@ impl StreamCalls for Simulator {
     fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
         check_attribute(attribute)?;
         let Some(state) = self.created(stream)? else { return Ok(LaunchAttributeValue::default()) };
-        if attribute == launch_attribute::PRIORITY {
-            return Ok(LaunchAttributeValue::from_u32(state.priority.cast_unsigned()));
-        }
+        let made_with = match attribute {
+            launch_attribute::PRIORITY => LaunchAttributeValue::from_u32(state.priority.cast_unsigned()),
+            _ => LaunchAttributeValue::default(),
+        };
         let attributes = lock(&state.attributes);
-        Ok(attributes.get(&attribute).copied().unwrap_or_default())
+        Ok(attributes.get(&attribute).copied().unwrap_or(made_with))
     }
 
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
