@@ -3,6 +3,7 @@
 
 use super::store::Graphs;
 use super::work::{KernelWork, Work};
+use crate::process::refusals::refused_once;
 use floe_abi::{CudaError, CudaResult, GraphNode, LaunchAttribute, LaunchAttributeValue, launch_attribute as a};
 
 /// Attributes a kernel node can have.
@@ -69,5 +70,9 @@ impl Graphs {
 }
 
 fn refused(id: u32) -> CudaError {
-    if id == a::DEVICE_UPDATABLE_KERNEL_NODE { CudaError::NOT_SUPPORTED } else { CudaError::INVALID_VALUE }
+    if id != a::DEVICE_UPDATABLE_KERNEL_NODE {
+        return CudaError::INVALID_VALUE;
+    }
+    refused_once(format_args!("graph nodes that kernels change are not supported: CUlaunchAttributeID {id}"));
+    CudaError::NOT_SUPPORTED
 }

@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::store::{Graphs, State};
 use super::user_objects::Held;
 use super::work::Work;
+use crate::process::refusals::refused_once;
 use floe_abi::{CudaError, CudaResult, Graph, GraphExec, GraphNode, GraphUpdate, graph_instantiate_flags as flags};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -27,6 +28,9 @@ impl ExecFlags {
             return Err(CudaError::INVALID_VALUE);
         }
         if asked & u64::from(flags::DEVICE_LAUNCH) != 0 {
+            refused_once(format_args!(
+                "graphs that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) are not supported"
+            ));
             return Err(CudaError::NOT_SUPPORTED);
         }
         Ok(Self(asked))

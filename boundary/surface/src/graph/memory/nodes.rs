@@ -7,7 +7,7 @@ use crate::graph::capture::CaptureStream;
 use crate::graph::handles::{Kind, id};
 use crate::graph::store::{Edge, Graphs, State};
 use crate::graph::work::Work;
-use crate::process::refusals::refused;
+use crate::process::refusals::{refused, refused_once};
 use floe_abi::{
     CudaError, CudaResult, Device, DevicePtr, Graph, GraphNode, MemAccess, MemAllocNodeParams, MemLocation,
     MemPoolProperties, access_flags, allocation_type, location_type,
@@ -64,6 +64,10 @@ pub(crate) fn wish(asked: &MemAllocNodeParams, access: &[MemAccess]) -> CudaResu
         return Err(CudaError::INVALID_VALUE);
     }
     if pool.handle_types != 0 {
+        let kinds = pool.handle_types;
+        refused_once(format_args!(
+            "memory of a graph that other processes open is not supported, kinds of handles: {kinds:#x}"
+        ));
         return Err(CudaError::NOT_SUPPORTED);
     }
     for wish in access {

@@ -82,6 +82,10 @@ marshallers! {
     /// `cuGraphInstantiateWithFlags`.
     fn cuGraphInstantiateWithFlags(driver, exec: *mut GraphExec, graph: Graph, flags: u64) {
         c::present(exec)?;
+        // CUDA uploads in the stream that `cuGraphInstantiateWithParams` names, and here none is named.
+        if flags & u64::from(graph_instantiate_flags::UPLOAD) != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
         let made = instantiate(driver, graph, flags)?;
         // SAFETY: the program's variable.
         unsafe { c::put(exec, made) };
@@ -291,6 +295,7 @@ marshallers! {
     fn cuGraphExecNodeSetParams(driver, exec: GraphExec, node: GraphNode, params: *mut GraphNodeParams) {
         // SAFETY: as the program passed it.
         let params = unsafe { c::reference(params.cast_const()) }?;
+        make::check_reserved(params)?;
         if params.kind == graph_node_type::GRAPH {
             let child: ChildGraphNodeParams = make::part(params);
             // SAFETY: no pointer is passed on.

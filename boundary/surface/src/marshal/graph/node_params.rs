@@ -89,12 +89,16 @@ pub(super) unsafe fn words<D: crate::Driver>(driver: &D, asked: &BatchMemOpNodeP
 /// That of the kind's function above.
 pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams) -> CudaResult<Work> {
     use graph_node_type as kind;
+    check_reserved(params)?;
     match params.kind {
         kind::EMPTY => Ok(Work::Empty),
         // SAFETY: our caller vouches for a kernel node.
         kind::KERNEL => unsafe { kernel(driver, &part(params)) },
         kind::MEMCPY => {
             let copied: MemcpyNodeParams = part(params);
+            if (copied.flags, copied.reserved) != (0, 0) {
+                return Err(CudaError::INVALID_VALUE);
+            }
             // SAFETY: our caller vouches for a copy node.
             unsafe { copy(driver, &copied.copy, copied.context) }
         }
@@ -116,6 +120,14 @@ pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams)
         }
         _ => Err(CudaError::INVALID_VALUE),
     }
+}
+
+/// Members that must be zero, until they mean something that would be missed here.
+///
+/// # Errors
+/// INVALID_VALUE where one is not.
+pub(super) fn check_reserved(params: &GraphNodeParams) -> CudaResult<()> {
+    if (params.reserved0, params.reserved2) == ([0; 3], 0) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
 }
 
 /// The word of [`GraphNodeParams`] in which a fill has its context: behind the six of [`MemsetNodeParams`], two of them

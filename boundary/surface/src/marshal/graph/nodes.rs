@@ -61,6 +61,7 @@ unsafe fn add_any<D: crate::Driver>(
     c::present(node)?;
     // SAFETY: the program's struct.
     let known = unsafe { c::reference(params.cast_const()) }?;
+    make::check_reserved(known)?;
     let made = match known.kind {
         graph_node_type::GRAPH => {
             let child: ChildGraphNodeParams = make::part(known);
