@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use floe_abi::{
-    CudaError, Device, DevicePtr, Event, HostPointer, MemAccess, MemAllocationProperties, MemLocation, Stream,
-    access_flags, allocation_type, location_type, memory_type, pointer_attribute, stream_flags,
+    CudaError, Device, DevicePtr, Event, HostPointer, LaunchAttributeValue, MemAccess, MemAllocationFlags,
+    MemAllocationProperties, MemLocation, MemPoolProperties, Stream, access_flags, allocation_type, context_flags,
+    launch_attribute, location_type, memory_type, pointer_attribute, stream_flags,
 };
 use floe_surface::{
     ContextCalls, CopyCalls, EventCalls, GraphMemoryCalls, HostBlock, HostFunction, HostRange, LaunchCalls,
@@ -379,4 +380,62 @@ fn two_devices_have_memory_of_their_own_in_one_address_space() {
     assert_eq!(simulator.ctx_disable_peer_access(peer), Err(CudaError::PEER_ACCESS_NOT_ENABLED));
     assert_eq!(simulator.ctx_enable_peer_access(peer, 0), Ok(()));
     assert_eq!(simulator.ctx_enable_peer_access(peer, 0), Err(CudaError::PEER_ACCESS_ALREADY_ENABLED));
+}
+
+#[test]
+fn synchronous_calls_wait_for_the_device_once_the_program_says_so() {
+    let simulator = simulator();
+    let address = simulator.mem_alloc(64).expect("room");
+    let to = address.offset(32).expect("inside");
+    let is_done = || simulator.stream_query(Stream::LEGACY);
+    let gate = gate();
+    gate.queue(&simulator, Stream::LEGACY);
+    simulator.memset_d8(Stream::LEGACY, address, 1, 32).expect("fills");
+    simulator.memcpy_dtod(Stream::LEGACY, to, address, 32).expect("copies");
+    assert_eq!(is_done(), Err(CudaError::NOT_READY), "neither waits by itself");
+    gate.open();
+    simulator.pointer_set_attribute(1, pointer_attribute::SYNC_MEMOPS, to).expect("the device's");
+    for call in 0..3 {
+        match call {
+            0 => simulator.memset_d8(Stream::LEGACY, address, 2, 32),
+            1 => simulator.memcpy_dtod(Stream::LEGACY, to, address, 32),
+            _ => simulator.memset_d2d32(Stream::LEGACY, address, 8, 3, 1, 2),
+        }
+        .expect("inside");
+        assert_eq!(is_done(), Ok(()), "{call}");
+    }
+    assert_eq!(read(&simulator, to, 2), [2, 2]);
+}
+
+#[test]
+fn flags_that_change_what_is_made_are_refused() {
+    let simulator = simulator();
+    let location = MemLocation { kind: location_type::DEVICE, id: 0 };
+    let memory = |usage| {
+        let flags = MemAllocationFlags { usage, ..MemAllocationFlags::default() };
+        let kind = allocation_type::PINNED;
+        let properties = MemAllocationProperties { kind, location, flags, ..MemAllocationProperties::default() };
+        simulator.mem_create(usize::try_from(GRANULARITY).expect("64 bit"), &properties, 0).map(drop)
+    };
+    assert_eq!([memory(0), memory(2)], [Ok(()); 2]);
+    assert_eq!([memory(1), memory(8)], [Err(CudaError::NOT_SUPPORTED), Err(CudaError::INVALID_VALUE)]);
+    let pool = |usage| {
+        let properties =
+            MemPoolProperties { kind: allocation_type::PINNED, location, usage, ..MemPoolProperties::default() };
+        simulator.mem_pool_create(&properties).map(drop)
+    };
+    assert_eq!([pool(2), pool(1)], [Ok(()), Err(CudaError::INVALID_VALUE)]);
+    assert_eq!(simulator.ctx_set_flags(context_flags::COREDUMP_ENABLE), Err(CudaError::NOT_SUPPORTED));
+    assert_eq!(simulator.ctx_set_flags(context_flags::SCHED_MASK), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn a_streams_priority_is_the_one_it_was_given_last() {
+    let simulator = simulator();
+    let stream = simulator.stream_create_with_priority(0, -2).expect("a stream");
+    let ask = || simulator.stream_get_attribute(stream, launch_attribute::PRIORITY).map(|value| value.as_u32());
+    assert_eq!(ask(), Ok((-2_i32).cast_unsigned()));
+    let value = LaunchAttributeValue::from_u32((-1_i32).cast_unsigned());
+    simulator.stream_set_attribute(stream, launch_attribute::PRIORITY, &value).expect("known");
+    assert_eq!(ask(), Ok((-1_i32).cast_unsigned()));
 }
