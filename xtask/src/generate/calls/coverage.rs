@@ -24,17 +24,22 @@ pub(super) fn text(table: &Table) -> String {
          the debugger's interface (always zero), {} answer `CUDA_ERROR_NOT_SUPPORTED` when called by symbol, are `NOT_FOUND`\n\
          to `cuGetProcAddress`, and say their name once in the log.\n\n\
          Classes are what the client does: *local* answers from what the session knows, *post* sends and does not wait,\n\
-         *call* sends and waits; *surface* is answered at the C surface, by itself or through another entry's method.\n\n",
+         *call* sends and waits; *surface* is answered at the C surface, by itself or through another entry's method.\n\n\
+         Flags are flags, values and members of structs. *Refused* ones get an error of CUDA's. Those that have *no effect*\n\
+         are accepted: they are wishes about speed, or mean nothing here. All\n\
+         others do what CUDA says, or get the error that CUDA has for them. What stands behind *CPU device* holds there only.\n\n",
         rows.len(),
         total - rows.len() - variables
     );
     text.push_str(&summary(table));
-    text.push_str("\n| name | class | noun | where | notes |\n|---|---|---|---|---|\n");
+    text.push_str("\n| name | class | noun | where | notes | flags |\n|---|---|---|---|---|---|\n");
     for name in &table.symbols {
         let _ = match rows.get(name.as_str()) {
-            Some(row) => writeln!(text, "| `{name}` | {} | {} | {} | {} |", row.class, row.noun, row.place, row.notes),
-            None if is_variable(name) => writeln!(text, "| `{name}` | – | debugger | variable | always zero |"),
-            None => writeln!(text, "| `{name}` | – | – | – | not supported |"),
+            Some(Row { class, noun, place, notes, flags }) => {
+                writeln!(text, "| `{name}` | {class} | {noun} | {place} | {notes} | {flags} |")
+            }
+            None if is_variable(name) => writeln!(text, "| `{name}` | – | debugger | variable | always zero | |"),
+            None => writeln!(text, "| `{name}` | – | – | – | not supported | |"),
         };
     }
     text
@@ -45,6 +50,7 @@ struct Row<'a> {
     noun: &'a str,
     place: &'static str,
     notes: String,
+    flags: String,
 }
 
 impl<'a> Row<'a> {
@@ -62,7 +68,9 @@ impl<'a> Row<'a> {
             (false, true) => "client, worker, CPU device",
             (false, false) => "client, CPU device",
         };
-        Self { class: entry.raw.class.name(), noun: &noun.name, place, notes }
+        // Said once, at the name that its other names refer to.
+        let flags = if name == entry.symbol { flags(entry) } else { String::new() };
+        Self { class: entry.raw.class.name(), noun: &noun.name, place, notes, flags }
     }
 }
 
@@ -74,6 +82,13 @@ fn notes(entry: &Entry) -> String {
         }
     }
     parts.join("; ")
+}
+
+/// The flags that are not implemented.
+fn flags(entry: &Entry) -> String {
+    let parts = [("refused", &entry.raw.refuses), ("no effect", &entry.raw.no_effect)];
+    let said = parts.into_iter().filter_map(|(word, text)| Some(format!("{word}: {}", text.as_ref()?)));
+    said.collect::<Vec<_>>().join("<br>")
 }
 
 /// Entries per noun and class.
@@ -91,4 +106,20 @@ fn summary(table: &Table) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_said_once_at_the_entrys_own_name() {
+        let page = text(&super::super::table::load().expect("the table"));
+        let row = |name: &str| page.lines().find(|line| line.starts_with(&format!("| `{name}` "))).expect("a row");
+        let own = row("cuCtxCreate_v2");
+        assert!(
+            own.contains("| refused: `CU_CTX_COREDUMP_ENABLE`") && own.contains("<br>no effect: `CU_CTX_MAP_HOST`")
+        );
+        assert!(!row("cuCtxCreate").contains("refused") && !row("cuCtxGetId").contains("no effect"));
+    }
 }

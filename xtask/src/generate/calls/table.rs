@@ -56,6 +56,10 @@ pub(super) struct RawEntry {
     pub(super) plain: bool,
     #[serde(default)]
     pub(super) before_init: bool,
+    /// Flags, values and members of structs that are refused, by CUDA's names. What CUDA does not name need not be said.
+    pub(super) refuses: Option<String>,
+    /// Flags, values and members of structs that are accepted and change nothing a program may rely on.
+    pub(super) no_effect: Option<String>,
     /// The trait's method where it does not follow from the arguments.
     pub(super) signature: Option<String>,
     args: Vec<String>,
@@ -230,10 +234,18 @@ fn entry(symbol: &str, raw: RawEntry, symbols: &BTreeSet<String>) -> Result<Entr
     if !entry.per_thread.is_empty() && !entry.raw.custom && !entry.raw.implicit_stream {
         ensure!(entry.arguments.iter().any(Argument::is_stream), "has a per-thread form but no stream");
     }
+    for said in [&entry.raw.refuses, &entry.raw.no_effect].into_iter().flatten() {
+        ensure!(is_cell(said), "no cell of a table: {said}");
+    }
     ensure!(!entry.raw.surface || entry.raw.custom, "`surface` needs `custom`");
     ensure!(!entry.raw.plain || entry.raw.device, "`plain` needs `device`");
     ensure!(!entry.raw.plain || entry.arguments.iter().all(Argument::is_plain), "`plain` passes no address");
     Ok(entry)
+}
+
+/// Whether a table of the page can hold it: text in one line, without an end of a cell.
+fn is_cell(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains(['|', '\n'])
 }
 
 fn check_unique(table: &Table) -> Result<()> {
@@ -289,6 +301,12 @@ mod tests {
         assert_eq!(method_name("cuMemAlloc_v2"), "mem_alloc");
         assert_eq!(method_name("cuDeviceGetP2PAttribute"), "device_get_p2p_attribute");
         assert_eq!(method_name("cuCtxResetPersistingL2Cache"), "ctx_reset_persisting_l2_cache");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_of_text() {
+        assert!(is_cell("`CU_CTX_MAP_HOST`"));
+        assert!(![" ", "", "two|cells", "two\nlines"].into_iter().any(is_cell));
     }
 
     #[test]
