@@ -435,7 +435,10 @@ fn a_streams_priority_is_the_one_it_was_given_last() {
     let stream = simulator.stream_create_with_priority(0, -2).expect("a stream");
     let ask = || simulator.stream_get_attribute(stream, launch_attribute::PRIORITY).map(|value| value.as_u32());
     assert_eq!(ask(), Ok((-2_i32).cast_unsigned()));
-    let value = LaunchAttributeValue::from_u32((-1_i32).cast_unsigned());
-    simulator.stream_set_attribute(stream, launch_attribute::PRIORITY, &value).expect("known");
-    assert_eq!(ask(), Ok((-1_i32).cast_unsigned()));
+    for (given, kept) in [(-1_i32, -1), (-99, -5), (7, 0)] {
+        let value = LaunchAttributeValue::from_u32(given.cast_unsigned());
+        simulator.stream_set_attribute(stream, launch_attribute::PRIORITY, &value).expect("known");
+        assert_eq!(ask(), Ok(i32::cast_unsigned(kept)));
+        assert_eq!(simulator.stream_get_priority(stream), Ok(kept));
+    }
 }

@@ -40,6 +40,12 @@ pub(crate) struct Streams {
 }
 
 impl StreamState {
+    /// The priority it was given last.
+    fn priority(&self) -> i32 {
+        let given = lock(&self.attributes).get(&launch_attribute::PRIORITY).map(|value| value.as_u32().cast_signed());
+        given.map_or(self.priority, |given| given.clamp(GREATEST_PRIORITY, LEAST_PRIORITY))
+    }
+
     fn for_capture(&self) -> CaptureStream {
         let blocking = self.flags & stream_flags::NON_BLOCKING == 0;
         CaptureStream { key: self.key.0, context: self.context.serial, legacy: false, blocking }
@@ -198,7 +204,7 @@ impl StreamCalls for Simulator {
     }
 
     fn stream_get_priority(&self, stream: Stream) -> CudaResult<i32> {
-        Ok(self.created(stream)?.map_or(LEAST_PRIORITY, |state| state.priority))
+        Ok(self.created(stream)?.map_or(LEAST_PRIORITY, |state| state.priority()))
     }
 
     fn stream_get_ctx(&self, stream: Stream) -> CudaResult<Context> {
@@ -262,12 +268,11 @@ impl StreamCalls for Simulator {
     fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
         check_attribute(attribute)?;
         let Some(state) = self.created(stream)? else { return Ok(LaunchAttributeValue::default()) };
-        let made_with = match attribute {
-            launch_attribute::PRIORITY => LaunchAttributeValue::from_u32(state.priority.cast_unsigned()),
-            _ => LaunchAttributeValue::default(),
-        };
+        if attribute == launch_attribute::PRIORITY {
+            return Ok(LaunchAttributeValue::from_u32(state.priority().cast_unsigned()));
+        }
         let attributes = lock(&state.attributes);
-        Ok(attributes.get(&attribute).copied().unwrap_or(made_with))
+        Ok(attributes.get(&attribute).copied().unwrap_or_default())
     }
 
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
