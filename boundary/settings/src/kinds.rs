@@ -2,6 +2,7 @@
 //! kind is read the same way from all three.
 
 use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -191,6 +192,23 @@ impl<const LEAST: u32, const MOST: u32> Kind for Count<LEAST, MOST> {
     }
 }
 
+/// A port of this machine's own, or an address with one.
+#[derive(Debug)]
+pub struct Port;
+
+impl Kind for Port {
+    type Value = SocketAddr;
+
+    fn read(text: &str) -> Result<SocketAddr, Wrong> {
+        let text = text.trim();
+        let own = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        let port = text.strip_prefix("localhost:").unwrap_or(text).parse().map(own);
+        port.or_else(|_| text.parse()).map_err(|_| {
+            Wrong::new("not a port, and no IP address with one", text, "write 9500, 127.0.0.1:9500 or [::1]:9500")
+        })
+    }
+}
+
 /// A compute capability, as major and minor number.
 #[derive(Debug)]
 pub struct Compute;
@@ -317,6 +335,20 @@ mod tests {
         assert_eq!(["1", "yes", "On", "true"].map(Switch::read), [Ok(true), Ok(true), Ok(true), Ok(true)]);
         assert_eq!(["0", "no", "OFF", "false"].map(Switch::read), [Ok(false), Ok(false), Ok(false), Ok(false)]);
         assert_eq!(Switch::read("maybe").expect_err("neither").reason, "not yes or no");
+    }
+
+    #[test]
+    fn a_port_alone_is_this_machines_own() {
+        let read = |text| Port::read(text).map(|address| address.to_string());
+        assert_eq!(
+            ["9500", " localhost:9500 ", "127.0.0.1:9500"].map(|text| read(text).expect("read")),
+            ["127.0.0.1:9500"; 3]
+        );
+        assert_eq!(read("[::1]:9500").as_deref(), Ok("[::1]:9500"));
+        assert_eq!(read("0.0.0.0:0").as_deref(), Ok("0.0.0.0:0"));
+        for text in ["gpu-server:9500", ":9500", "65536", "127.0.0.1", "http://127.0.0.1:9500", ""] {
+            assert_eq!(Port::read(text).expect_err("neither").value, text);
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use crate::error::SettingsError;
 use crate::given::Given;
 use crate::kinds::{
-    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Report, Seconds, Secret, Size, Switch, Text, Trace,
+    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Port, Report, Seconds, Secret, Size, Switch, Text,
+    Trace,
 };
 use crate::rows::table;
 use crate::source::Source;
@@ -60,6 +61,8 @@ table! {
         "TCP address to listen on. Clients prove the token, which also seals what they send.";
     socket: FilePath, "FLOE_SOCKET", All, "PATH", unset "$XDG_RUNTIME_DIR/floe/floed.sock, else /run/floe/floed.sock",
         "Unix socket to listen on.";
+    metrics: Port, "FLOE_METRICS", All, "ADDRESS", unset "no such port",
+        "HTTP address for figures: /metrics (OpenMetrics), /healthz, /readyz. A port alone is one of 127.0.0.1. Whoever reaches it may read them.";
     token_file: FilePath, "FLOE_TOKEN_FILE", All, "PATH", unset "$XDG_CONFIG_HOME/floe/token, else ~/.config/floe/token",
         "File with the token that TCP clients must know; made at the first start.";
     no_token: Switch, "FLOE_SERVER_NO_TOKEN", All, "", default "no",

@@ -2,6 +2,7 @@
 //! cause is within the sentence, so no error has a source that repeats it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use floe_settings::SettingsError;
@@ -23,6 +24,14 @@ pub enum DaemonError {
         address: String,
         /// The cause. Its name is raw, so that `thiserror` does not make it a source: the sentence contains it.
         r#source: LinkError,
+    },
+    /// The address for figures cannot be listened on.
+    #[error("cannot listen on {address} for figures: {}\n  name another with --metrics", plain(source))]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        r#source: io::Error,
     },
     /// A connection's link failed.
     #[error(transparent)]

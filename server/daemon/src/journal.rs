@@ -1,12 +1,13 @@
-//! The part of the daemon's log that peers cause.
-//! In: lines about connections and lines of sessions, each with its peer. Out: the lines within the limits, on stderr.
-//! Omitted lines are counted, and the next line gives their number.
+//! What peers cause: their part of the daemon's log, and the numbers of events.
+//! In: events, lines about connections and lines of sessions, each with its peer. Out: the lines within the limits, on
+//! stderr; the tally. Omitted lines are counted, and the next line gives their number.
 
 use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use floe_lock::lock;
+use floe_metrics::{Event, Refusal, Tally};
 use floe_transport::Peer;
 
 use crate::entrance::limits::{Permit, Refusals, Source, Words};
@@ -22,17 +23,24 @@ const BYTES_OF_ALL: u32 = 1 << 20;
 pub(crate) struct Journal {
     refusals: Mutex<Refusals>,
     words: Mutex<Words>,
+    /// The numbers of events, also of those that are not logged.
+    pub(crate) tally: Tally,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { refusals: Mutex::default(), words: Mutex::new(Words::new(BYTES_OF_ONE, BYTES_OF_ALL)) }
+        Self {
+            refusals: Mutex::default(),
+            words: Mutex::new(Words::new(BYTES_OF_ONE, BYTES_OF_ALL)),
+            tally: Tally::default(),
+        }
     }
 }
 
 impl Journal {
-    /// Logs why a connection was refused, within the limit.
-    pub(crate) fn refused(&self, peer: &Peer, why: &dyn Display) {
+    /// Counts a connection that was refused, and logs why, within the limit.
+    pub(crate) fn refused(&self, peer: &Peer, kind: Refusal, why: &dyn Display) {
+        self.tally.count(Event::Refused(kind));
         match lock(&self.refusals).line(Instant::now()) {
             Permit::Write { left_out: 0 } => log(format_args!("{peer}: {why}")),
             Permit::Write { left_out } => log(format_args!("{peer}: {why} (refusals omitted before it: {left_out})")),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
+use floe_metrics::Pulse;
 use floe_transport::{Address, Listener};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
@@ -27,9 +28,9 @@ use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
 use crate::server::Server;
 use crate::usage::accounting::HOST_MEMORY;
-use crate::usage::second_look;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
+use crate::usage::{figures, second_look};
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
@@ -52,6 +53,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let token = token(settings)?;
     say_what_is_unusual(settings, served.is_none());
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
+    let port = settings.metrics.map(figures::listen).transpose()?;
     // A private daemon serves its own user only, and logs to the program's stderr.
     let private = served.is_some();
     let account = if private { None } else { leave_root(settings)? };
@@ -94,11 +96,18 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         sessions,
         gate: Arc::new(Gate::new(raise_descriptors())?),
         journal: Journal::default(),
+        pulse: Pulse::new().map_err(DaemonError::system("cannot make the main loop's pulse"))?,
         moves: Moves::default(),
     });
     second_look::start(&server)?;
-    let doors = Doors { listeners, signal, served };
+    port.map_or(Ok(()), |port| figures::start(&server, port))?;
+    serve(Doors { listeners, signal, served }, server)
+}
+
+/// Serves until the end, and ends what is left.
+fn serve(doors: Doors, server: Arc<Server>) -> Result<(), DaemonError> {
     let outcome = accept_all(&doors, &server, || announce(&doors.listeners, doors.served.is_some()));
+    server.pulse.end();
     close(doors);
     end_workers(&server);
     // The process's end closes the peers' sockets, and does not wait for descriptors in them.

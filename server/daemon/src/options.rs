@@ -2,6 +2,7 @@
 //! In: parsed flags. Out: [`Settings`] with all defaults, or why they cannot hold together.
 //! It opens no socket and makes no file.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub tcp: Option<Address>,
     /// The Unix socket; `None` in a private daemon, which makes its own.
     pub socket: Option<PathBuf>,
+    /// The HTTP address for figures; `None`: there is none, as in a private daemon.
+    pub metrics: Option<SocketAddr>,
     /// The certificates of TLS; `None` without TLS.
     pub tls: Option<ServerTls>,
     /// Whether TCP clients must speak TLS.
@@ -108,6 +111,7 @@ impl Settings {
         let settings = Self {
             tcp: None,
             socket: None,
+            metrics: None,
             tls: None,
             tls_only: false,
             clear_text: false,
@@ -151,6 +155,7 @@ impl Settings {
             return Err(DaemonError::NoCertificate);
         }
         self.tcp = Some(tcp);
+        self.metrics = values.metrics;
         self.socket = Some(values.socket.clone().unwrap_or_else(|| default_socket(source)));
         let token_file = || values.token_file.clone().unwrap_or_else(|| token_file(source));
         self.token_file = (!values.no_token).then(token_file);

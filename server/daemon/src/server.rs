@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use floe_device::{Probe, Snapshot};
+use floe_metrics::{Pulse, Refusal};
 use floe_transport::{Link, Peer, ServerTls, Transport, is_stranger};
 use floe_worker::contract::Demand;
 
@@ -73,6 +74,8 @@ pub(crate) struct Server {
     pub(crate) nccl: Option<PathBuf>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
+    /// Whether the main loop answers.
+    pub(crate) pulse: Pulse,
     /// Moves of sessions.
     pub(crate) moves: Moves,
     pub(crate) telemetry: Telemetry,
@@ -100,8 +103,8 @@ impl Server {
             return false;
         }
         match Link::accepted(Arc::clone(socket), peer) {
-            Ok(link) => self.journal.refused(peer, &link.turn_away()),
-            Err(error) => self.journal.refused(peer, &error),
+            Ok(link) => self.journal.refused(peer, Refusal::NotPermitted, &link.turn_away()),
+            Err(error) => self.journal.refused(peer, Refusal::NotPermitted, &error),
         }
         true
     }

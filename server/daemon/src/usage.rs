@@ -4,6 +4,7 @@
 
 pub(crate) mod accounting;
 pub(crate) mod door;
+pub(crate) mod figures;
 pub(crate) mod request;
 pub(crate) mod seat;
 pub(crate) mod second_look;

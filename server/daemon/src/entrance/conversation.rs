@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use floe_metrics::Refusal as Kind;
 use floe_migrate::Action;
 use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
 use floe_wire::{
@@ -131,10 +132,32 @@ pub(crate) enum ConversationError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// The peer says what it may not.
     #[error("{0}")]
     Refused(String),
+    /// A request was answered with a refusal.
+    #[error("{detail}")]
+    Answered { status: u32, detail: String },
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+}
+
+impl ConversationError {
+    /// The kind of the refusal, by which it is counted.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Answered { status: status::NOT_PERMITTED, .. } | Self::Link(LinkError::Speech(_)) => {
+                Kind::NotPermitted
+            }
+            Self::Answered { status: status::SYSTEM_DRIVER_MISMATCH, .. } => Kind::Version,
+            Self::Answered { .. } => Kind::Request,
+            Self::Refused(_) | Self::Decode(_) => Kind::Protocol,
+            Self::Link(LinkError::TimedOut { .. }) => Kind::Silent,
+            Self::Link(link) if link.is_broken_contract() && !link.is_cut() => Kind::Protocol,
+            Self::Link(_) => Kind::Connection,
+            Self::Daemon(_) => Kind::Server,
+        }
+    }
 }
 
 /// Runs the conversation. Writes stay limited in time after it; the caller that gives the link to a worker lifts the
@@ -387,7 +410,7 @@ impl Conversation<'_> {
     fn refuse(&mut self, request: u64, status: u32, detail: String) -> Result<Step, ConversationError> {
         self.link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &[] })?;
         self.stage = Stage::Silent;
-        Err(ConversationError::Refused(detail))
+        Err(ConversationError::Answered { status, detail })
     }
 
     /// Tells a peer that violated the protocol why the connection closes, if it still reads.
@@ -397,7 +420,9 @@ impl Conversation<'_> {
             ConversationError::Link(link) if link.is_broken_contract() => status::INVALID_VALUE,
             // The peer has left, is silent, or knows it from the reply that refused it.
             ConversationError::Link(_) => return,
-            ConversationError::Refused(_) | ConversationError::Daemon(_) => status::SYSTEM_NOT_READY,
+            ConversationError::Refused(_) | ConversationError::Answered { .. } | ConversationError::Daemon(_) => {
+                status::SYSTEM_NOT_READY
+            }
         };
         // A peer that has left does not need it.
         let _ = self.link.send(&Ended { status, detail: &error.to_string() });

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_metrics::{Event, SessionRefusal};
 use floe_transport::{Peer, Sealer, Transport};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
@@ -13,7 +14,7 @@ use floe_wire::{
 };
 
 use super::conversation::{Caller, Host, Refusal};
-use super::limits::Source;
+use super::limits::{Source, TooMany};
 use super::token::Token;
 use crate::error::DaemonError;
 use crate::server::Server;
@@ -130,21 +131,21 @@ impl Host for Server {
 
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal> {
         let Caller { peer, source } = *caller;
-        let no = |status, detail: String| Err(Refusal { status, detail });
+        let no = |why, detail: String| Err(refusal(self, why, detail));
         let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
         let Some((gpu_index, gpu)) = there else {
             return no(
-                status::INVALID_DEVICE,
+                SessionRefusal::NoSuchGpu,
                 format!("no such GPU here: {}; offered: {:?}", request.gpu, self.offered),
             );
         };
         if request.ordinal >= WINDOW_COUNT {
             let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
-            return no(status::INVALID_DEVICE, words);
+            return no(SessionRefusal::NoSuchGpu, words);
         }
         let settings = match driver_settings::of(&request.settings) {
             Ok(settings) => settings,
-            Err(error) => return no(status::INVALID_VALUE, error.to_string()),
+            Err(error) => return no(SessionRefusal::Setting, error.to_string()),
         };
         let quota = self.quota(request.memory, gpu);
         // Several Unix sockets are no faster than one.
@@ -155,7 +156,7 @@ impl Host for Server {
         let made = ends(bulk_connections, grace_ms != 0).and_then(|ends| Ok((ends, ceiling()?)));
         let ((door, channel, worker_end), ceiling) = match made {
             Ok(made) => made,
-            Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
+            Err(error) => return no(SessionRefusal::System, error.to_string()),
         };
         let key = door.key();
         let conditions = Arc::new(Conditions {
@@ -171,7 +172,7 @@ impl Host for Server {
         });
         let mut sessions = Server::sessions(self);
         if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
-            return no(status::SYSTEM_NOT_READY, error.to_string());
+            return no(full(error), error.to_string());
         }
         let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
         let ends = (door, Arc::clone(&channel));
@@ -233,6 +234,31 @@ impl Host for Server {
             status: status::NOT_PERMITTED,
             detail: format!("this key admits no (further) connection to the session: {}", request.session),
         })
+    }
+}
+
+/// Counts a session that is refused.
+fn refusal(server: &Server, why: SessionRefusal, detail: String) -> Refusal {
+    server.journal.tally.count(Event::SessionRefused(why));
+    Refusal { status: code(why), detail }
+}
+
+/// Whose limit is reached.
+fn full(limit: TooMany) -> SessionRefusal {
+    match limit {
+        TooMany::All(_) => SessionRefusal::ServerFull,
+        TooMany::OfPeer(_) => SessionRefusal::PeerFull,
+    }
+}
+
+/// The program's code for a session that is refused.
+fn code(why: SessionRefusal) -> u32 {
+    match why {
+        SessionRefusal::NoSuchGpu => status::INVALID_DEVICE,
+        SessionRefusal::Setting => status::INVALID_VALUE,
+        SessionRefusal::ServerFull | SessionRefusal::PeerFull | SessionRefusal::System | SessionRefusal::Worker => {
+            status::SYSTEM_NOT_READY
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The limits of peers, so that one cannot crowd out the others: every limit of the daemon, in one place.
+//! The limits of peers, so that one cannot crowd out the others: every limit of the daemon's clients, in one place.
 //! In: a peer, what it takes and frees, the time. Out: decisions. The limit per peer comes before the limit for all, so
 //! that one peer meets its own first.
 //! Pure: it opens and closes nothing, has no clock and no thread.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use floe_transport::Peer;
 
 pub(crate) use pool::{Decision, Room};
-pub(crate) use sessions::SessionLimits;
+pub(crate) use sessions::{SessionLimits, TooMany};
 pub(crate) use slots::Slots;
 pub(crate) use strangers::Strangers;
 pub(crate) use words::{Permit, Refusals, Words};

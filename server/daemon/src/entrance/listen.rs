@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_metrics::Refusal;
 use floe_transport::{Address, LinkError, Listener, Opening, look};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -38,7 +39,8 @@ const EVENTS: usize = 64;
 const SIGNAL: u64 = 0;
 const SERVED: u64 = 1;
 const LEFT: u64 = 2;
-const LISTENERS: u64 = 3;
+const ASKED: u64 = 3;
+const LISTENERS: u64 = 4;
 const CONNECTIONS: u64 = 1 << 32;
 
 /// The descriptors that the loop waits for.
@@ -56,7 +58,7 @@ pub(crate) fn accept_all(
     server: &Arc<Server>,
     announce: impl FnOnce() -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
-    let porch = Porch::new(doors, &server.gate).map_err(failed)?;
+    let porch = Porch::new(doors, server).map_err(failed)?;
     announce()?;
     let mut served_ended = false;
     loop {
@@ -66,12 +68,13 @@ pub(crate) fn accept_all(
                 SIGNAL => return Ok(()),
                 SERVED => served_ended = porch.hear_end_of_served().map_err(failed)?,
                 LEFT => server.gate.hear(),
+                ASKED => server.pulse.beat(),
                 CONNECTIONS.. => porch.look(*event - CONNECTIONS, server),
                 listener => porch.accept(listener - LISTENERS, server),
             }
         }
         let (speaking, closed) = server.gate.decide(Instant::now());
-        closed.iter().for_each(|(connection, why)| server.journal.refused(&connection.peer, why));
+        closed.iter().for_each(|(connection, why)| server.journal.refused(&connection.peer, Refusal::Silent, why));
         speaking.into_iter().for_each(|(pass, connection)| welcome(server, pass, connection));
         porch.see_to_closing();
         // A process that the served one started may be connecting.
@@ -97,11 +100,13 @@ struct Porch<'a> {
 }
 
 impl<'a> Porch<'a> {
-    fn new(doors: &'a Doors, gate: &'a Arc<Gate>) -> Result<Self, Errno> {
+    fn new(doors: &'a Doors, server: &'a Server) -> Result<Self, Errno> {
+        let gate = &server.gate;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let porch = Self { events, doors, gate, is_paused: Cell::new(false), said_paused: Cell::new(None) };
         porch.watch(&doors.signal, SIGNAL)?;
         porch.watch(gate.left(), LEFT)?;
+        porch.watch(server.pulse.asked(), ASKED)?;
         if let Some(served) = &doors.served {
             porch.watch(served, SERVED)?;
         }
@@ -142,9 +147,8 @@ impl<'a> Porch<'a> {
                 Ok(Some((socket, peer))) => {
                     let (number, closed) = self.gate.arrive(socket, peer, Instant::now());
                     if let Some(closed) = closed {
-                        server
-                            .journal
-                            .refused(&closed.peer, &"closed in favour of newer connections: it had not authenticated");
+                        let why = "closed in favour of newer connections: it had not authenticated";
+                        server.journal.refused(&closed.peer, Refusal::Crowded, &why);
                     }
                     self.await_first_message(number, server);
                 }
@@ -168,7 +172,8 @@ impl<'a> Porch<'a> {
         let data = epoll::EventData::new_u64(CONNECTIONS + number);
         if let Err(error) = epoll::add(&self.events, &**socket, data, events) {
             self.gate.over(number);
-            server.journal.refused(&peer, &format_args!("closed: cannot wait for its first message: {error}"));
+            let why = format_args!("closed: cannot wait for its first message: {error}");
+            server.journal.refused(&peer, Refusal::Server, &why);
         }
     }
 

@@ -51,7 +51,7 @@ fn serve(server: &Arc<Server>, mut pass: Pass, connection: Connection) {
             attend::attend(server, &connection, link, &request);
         }
         Ok((link, Outcome::Left)) => close(link),
-        Err(error) => server.journal.refused(&peer, &error),
+        Err(error) => server.journal.refused(&peer, error.kind(), &error),
     }
 }
 

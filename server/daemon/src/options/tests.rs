@@ -175,3 +175,16 @@ fn command_lines_are_read_by_the_table() {
     assert!(parse("floed --fixed-addresses").expect("a switch").values.fixed_addresses);
     assert!(parse("floed --listens h").is_err() && parse("floed --grace").is_err());
 }
+
+#[test]
+fn figures_have_a_port_only_where_one_is_named_and_never_in_a_private_daemon() {
+    assert_eq!(understood(&[]).metrics, None);
+    assert_eq!(understood(&[("metrics", "9500")]).metrics, Some(([127, 0, 0, 1], 9500).into()));
+    assert_eq!(
+        with_file("[server]\nmetrics = \"0.0.0.0:9500\"", &[]).expect("understood").metrics,
+        Some(([0, 0, 0, 0], 9500).into())
+    );
+    let flags = ServerFlags(vec![("metrics", "9500".to_owned())]);
+    let private = Options { flags, private: true, until_exit_of: Some(1), ..Options::default() };
+    assert_eq!(Settings::of(&private, &Machine("")).expect("understood").metrics, None);
+}

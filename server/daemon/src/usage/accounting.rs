@@ -270,7 +270,6 @@ impl Accounting {
     }
 
     /// Bytes that the sessions of a GPU report.
-    #[cfg(test)]
     pub(crate) fn used(&self, gpu: u32) -> u64 {
         self.of_gpu(gpu).fold(0, |sum, (_, account)| sum.saturating_add(account.used))
     }

@@ -40,6 +40,9 @@ pub(crate) struct Tenant {
 /// The most characters kept of a host's or a program's name, so that a table stays readable.
 pub(crate) const NAME_CHARACTERS: usize = 128;
 
+/// All transports that a request's may be.
+pub(crate) const TRANSPORTS: [&str; 5] = ["unix", "shm", "tcp", "tls", "clear"];
+
 impl SessionRequest {
     /// The request, from the peer's message and its connection.
     pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, transport: Transport) -> Self {

@@ -159,7 +159,7 @@ mod tests {
 
     /// Why a worker's process ended.
     fn ending(session: u64, worker: Worker) -> Option<String> {
-        worker.follow(session, Duration::ZERO, |_| true, |_| (), None)
+        worker.follow(session, Duration::ZERO, |_| true, |_| (), None).why
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use floe_metrics::SessionFigures;
 use floe_migrate::Phase;
 use floe_transport::Transport;
 use floe_wire::SessionRow;
 
 use super::accounting::{Accounting, HOST_MEMORY};
 use super::door::{Door, Key};
-use super::request::{SessionRequest, Tenant, printable};
+use super::request::{SessionRequest, TRANSPORTS, Tenant, printable};
 use super::seat::Seat;
 use crate::entrance::limits::{SessionLimits, Source};
 use crate::workers::supervision::Ender;
@@ -207,6 +208,20 @@ impl Sessions {
     pub(crate) fn on_gpu(&self, gpu: u32) -> u32 {
         let count = self.rows.values().filter(|session| session.worker.gpu == gpu).count();
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Figures of the sessions that have a GPU, or had it before they were suspended: by transport, and by state.
+    pub(crate) fn figures(&self, gpu: u32) -> (Vec<(&'static str, u64)>, SessionFigures) {
+        let mut transports: Vec<_> = TRANSPORTS.into_iter().map(|transport| (transport, 0)).collect();
+        let mut states = SessionFigures::default();
+        for session in self.rows.values().filter(|session| session.gpu == gpu) {
+            let transport = session.session_request.transport;
+            transports.iter_mut().filter(|(other, _)| *other == transport).for_each(|(_, count)| *count += 1);
+            states.suspended += u64::from(session.worker.gpu == HOST_MEMORY);
+            states.waiting += u64::from(session.worker.broken.is_some());
+            states.moving += u64::from(session.moves.is_some());
+        }
+        (transports, states)
     }
 
     /// The number of a peer's sessions.

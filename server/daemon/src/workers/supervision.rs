@@ -4,10 +4,12 @@
 //! process with the same id.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_metrics::SessionEnd;
 use floe_worker::contract::{MOST_REPORTS, Report, STUCK};
 use floe_worker::one_entry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -62,6 +64,14 @@ pub(crate) trait Ear {
     fn attend(&self) -> Result<u32, &'static str>;
 }
 
+/// The end of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) kind: SessionEnd,
+    /// In words; `None` if its client left.
+    pub(crate) why: Option<String>,
+}
+
 /// A running worker. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -101,7 +111,7 @@ impl Worker {
     }
 
     /// Passes on its reports and log lines until it has ended. A worker that does not end in time is killed. Returns
-    /// why it ended, unless its client left. `say` logs an entry, or returns false if it omits it.
+    /// how it ended. `say` logs an entry, or returns false if it omits it.
     pub(crate) fn follow(
         mut self,
         session: u64,
@@ -109,15 +119,15 @@ impl Worker {
         say: impl FnMut(&str) -> bool,
         report: impl FnMut(Report),
         ear: Option<&dyn Ear>,
-    ) -> Option<String> {
+    ) -> End {
         let mut voice = Voice::new(session, grace, say, report);
         if let Some((reports, words)) = self.child.stdout.take().zip(self.child.stderr.take()) {
             self.hear(&mut voice, Lines::of(reports.into(), REPORT_BYTES), Lines::of(words.into(), WORDS_BYTES), ear);
         }
         match self.child.wait() {
-            Ok(status) if status.success() => None,
-            Ok(status) => Some(voice.why(status)),
-            Err(error) => Some(format!("not known: {error}")),
+            Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None },
+            Ok(status) => voice.end(status),
+            Err(error) => End { kind: SessionEnd::Failed, why: Some(format!("not known: {error}")) },
         }
     }
 
@@ -286,16 +296,19 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         self.quieted.is_some()
     }
 
-    /// Why it has ended, if its client did not leave.
-    fn why(self, status: ExitStatus) -> String {
-        match (self.failure, self.ended) {
-            (Some(failure), _) => format!("its worker was killed: {failure}"),
-            (None, Some(ended)) => ended,
+    /// How it has ended, if its client did not leave.
+    fn end(self, status: ExitStatus) -> End {
+        let (kind, why) = match (self.failure, self.ended) {
+            (Some(failure), _) => (SessionEnd::Misbehaved, format!("its worker was killed: {failure}")),
+            (None, Some(ended)) => (SessionEnd::Reported, ended),
             (None, None) if status.code() == Some(i32::from(STUCK)) => {
-                "its worker did not come to an end by itself, and ended at once".to_owned()
+                let why = "its worker did not come to an end by itself, and ended at once";
+                (SessionEnd::Misbehaved, why.to_owned())
             }
-            (None, None) => status.to_string(),
-        }
+            (None, None) if status.signal().is_some() => (SessionEnd::Signal, status.to_string()),
+            (None, None) => (SessionEnd::Failed, status.to_string()),
+        };
+        End { kind, why: Some(why) }
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_metrics::{Event, SessionEnd, SessionRefusal};
 use floe_transport::Link;
 use floe_wire::Ended;
 use floe_worker::Granted;
@@ -16,7 +17,7 @@ use floe_worker::move_notices::MoveOrder;
 use rustix::process::Signal;
 
 use super::passing::Member;
-use super::supervision::Worker;
+use super::supervision::{End, Worker};
 use super::worker_channel::WorkerChannel;
 use super::worker_process::{self, Posting, WorkerSettings};
 use crate::entrance::gate::Connection;
@@ -75,17 +76,20 @@ pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, ad
         Ok(started) => started,
         Err(error) => {
             say(server, source, session, format_args!(": {error}"));
+            server.journal.tally.count(Event::SessionRefused(SessionRefusal::Worker));
             // A client that has left does not need it. The worker's path is not for clients.
             let detail = "the server could not start a worker; its log says why";
             let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail });
             return close(link);
         }
     };
+    server.journal.tally.count(Event::SessionStarted);
     // From here on the worker waits for the client to read, not this process.
     let given = link.limit_writes(None).map_err(std::io::Error::other);
     if let Err(error) = given.and_then(|()| running.channel.give(Role::Session, link)) {
         // Dropping the handle ends the worker.
         drop(worker);
+        server.journal.tally.count(Event::SessionEnded(SessionEnd::Failed));
         return say(server, source, session, format_args!(": cannot hand its connection to the worker: {error}"));
     }
     drop(connection);
@@ -169,9 +173,14 @@ fn follow(server: &Server, worker: Worker, running: Running) {
     let ear = places.as_ref().map(|(member, _)| member as &dyn super::supervision::Ear);
     let grace = Duration::from_millis(conditions.grace_ms);
     let log = |entry: &str| server.journal.of_session(source, entry);
-    let why = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
+    let End { kind, why } = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
+    // Of two workers of a move one has the session.
+    let has_session = seat.number() == session;
+    if has_session {
+        server.journal.tally.count(Event::SessionEnded(kind));
+    }
     if let Some(why) = why {
-        let whose = if seat.number() == session { "" } else { ": the worker of its move" };
+        let whose = if has_session { "" } else { ": the worker of its move" };
         say(server, source, session, format_args!("{whose} ended: {why}"));
     }
 }

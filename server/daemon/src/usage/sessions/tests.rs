@@ -107,6 +107,39 @@ fn rows_say_age_use_and_worker() {
 }
 
 #[test]
+fn figures_of_a_gpu_count_its_sessions_by_transport_and_state() {
+    let (mut sessions, now) = (Sessions::default(), Instant::now());
+    let first = add(&mut sessions, session_request(), 1, 10, now);
+    let second = add(&mut sessions, SessionRequest { transport: "tls", ..session_request() }, 1, 10, now);
+    add(&mut sessions, session_request(), 0, 10, now);
+    sessions.breaks(first, Some(now));
+    sessions.moves(second, Some((HOST_MEMORY, Phase::ALL[0])));
+    let (transports, states) = sessions.figures(1);
+    assert_eq!(transports, [("unix", 1), ("shm", 0), ("tcp", 0), ("tls", 1), ("clear", 0)]);
+    assert_eq!(states, SessionFigures { suspended: 0, waiting: 1, moving: 1 });
+    if let Some(worker) = sessions.worker_mut(second) {
+        worker.gpu = HOST_MEMORY;
+    }
+    sessions.moves(second, None);
+    assert_eq!(sessions.figures(1).1, SessionFigures { suspended: 1, waiting: 1, moving: 0 });
+    assert_eq!(sessions.figures(2).1, SessionFigures::default());
+}
+
+#[test]
+fn every_transport_of_a_request_has_figures() {
+    let peers = [Peer::Unix { uid: 1, pid: 2 }, Peer::Tcp(([192, 0, 2, 1], 1).into())];
+    for (transport, sealer) in Transport::ALL
+        .into_iter()
+        .flat_map(|transport| [Sealer::Nobody, Sealer::Token, Sealer::Process].map(|sealer| (transport, sealer)))
+    {
+        for peer in &peers {
+            let request = SessionRequest::new(&Attach::default(), peer, sealer, transport);
+            assert!(TRANSPORTS.contains(&request.transport), "{}", request.transport);
+        }
+    }
+}
+
+#[test]
 fn a_peer_is_shown_its_own_sessions_and_no_process_of_the_server() {
     let (mut sessions, now) = (Sessions::default(), Instant::now());
     let own = add(&mut sessions, session_request(), 1, 10, now);

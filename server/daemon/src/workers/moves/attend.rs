@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use floe_metrics::Refusal as Kind;
 use floe_migrate::{Outcome, Record};
 use floe_transport::{Link, Receiver, Sender};
 use floe_wire::{Field as _, MigrateReply, Migrating, PhaseTime, Reply};
@@ -31,7 +32,9 @@ pub(crate) fn attend(server: &Arc<Server>, connection: &Connection, link: Link, 
             });
         }
         Err(Refusal { status, detail }) => {
-            server.journal.refused(&connection.peer, &format!("session {} stays: {detail}", request.session));
+            let kind = if status == status::NOT_PERMITTED { Kind::NotPermitted } else { Kind::Request };
+            let why = format_args!("session {} stays: {detail}", request.session);
+            server.journal.refused(&connection.peer, kind, &why);
             // A peer that has left does not need it.
             let _ = answer(&sender, request.sequence, status, &detail, &[]);
         }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
-use floe_migrate::{Action, Coordinator, Described, Input, Outcome, Output, Phase, Progress, Record, Side, Terms};
+use floe_metrics::{Event, MoveFailure, MoveKind};
+use floe_migrate::{Action, Coordinator, Described, Input, Outcome, Output, Phase, Progress, Record, Side, Terms, Why};
 use floe_worker::contract::Arrival;
 use floe_worker::move_notices::{Leave, MOST_REASON, MoveOrder};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -83,11 +84,13 @@ pub(crate) fn begin(server: &Arc<Server>, request: &MoveRequest) -> Result<Arc<W
         watch: Arc::clone(&watch),
     };
     driver.say(&format!("{}: asked by {}", driver.heading(), asker(request)));
+    let kind = driver.kind();
     let thread = std::thread::Builder::new().name("move".into());
     thread.spawn(move || driver.run(leave, near, &from, place)).map_err(|error| {
         seat.leave(number);
         failed(error)
     })?;
+    server.journal.tally.count(Event::MoveBegun(kind));
     Ok(watch)
 }
 
@@ -265,9 +268,26 @@ impl Driver {
         drop(sessions);
         let Some(outcome) = outcome else { return };
         self.say(&self.ending(&outcome, worker));
+        self.count(&outcome);
         // Who hears of the end may ask for the next one.
         drop(place);
         self.watch.is_over(Ending { outcome, worker });
+    }
+
+    fn kind(&self) -> MoveKind {
+        match (self.plan.from(), self.plan.gpu) {
+            (_, HOST_MEMORY) => MoveKind::Suspend,
+            (HOST_MEMORY, _) => MoveKind::Resume,
+            _ => MoveKind::Move,
+        }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        let tally = &self.server.journal.tally;
+        match outcome {
+            Outcome::Moved(record) | Outcome::Lost(record) => tally.moved(self.kind(), record.pause),
+            Outcome::Stayed(why, _) => tally.count(Event::MoveGivenUp(failure(why))),
+        }
     }
 
     fn heading(&self) -> String {
@@ -294,6 +314,21 @@ impl Driver {
 
     fn say(&self, words: &str) {
         self.server.journal.of_session(self.plan.movable.conditions.source, &format!("floed: {words}\n"));
+    }
+}
+
+/// The kind of a failure, by which it is counted.
+fn failure(why: &Why) -> MoveFailure {
+    match why {
+        Why::Source(_) => MoveFailure::Source,
+        Why::Target(_) => MoveFailure::Target,
+        Why::NotAdmitted(_) => MoveFailure::NoRoom,
+        Why::Retries(_) => MoveFailure::Retries,
+        Why::Patience(_) | Why::TimeLimit(_) => MoveFailure::Time,
+        Why::Cancelled => MoveFailure::Cancelled,
+        Why::TargetEnded | Why::SessionEnded | Why::NotCommitted(_) => MoveFailure::Ended,
+        Why::Nonsense(_) => MoveFailure::Protocol,
+        Why::DaemonEnds => MoveFailure::ServerEnds,
     }
 }
 

@@ -15,9 +15,24 @@ fn worker(script: &str) -> Worker {
 /// Its reports, and why it ended.
 fn follow(script: &str) -> (Vec<Report>, Option<String>) {
     let (reports, all) = channel();
-    let why =
+    let end =
         worker(script).follow(7, Duration::ZERO, |_| true, move |report| reports.send(report).expect("heard"), None);
-    (all.iter().collect(), why)
+    (all.iter().collect(), end.why)
+}
+
+/// How a worker that runs this ended.
+fn kind(script: &str) -> SessionEnd {
+    worker(script).follow(7, Duration::ZERO, |_| true, |_| (), None).kind
+}
+
+#[test]
+fn ends_are_of_a_kind_each_whatever_a_worker_says_of_them() {
+    assert_eq!(kind("exit 0"), SessionEnd::ClientLeft);
+    assert_eq!(kind(r#"echo '{"ended":"client_left"}'; exit 1"#), SessionEnd::Reported);
+    assert_eq!(kind("echo nonsense; exec sleep 3600"), SessionEnd::Misbehaved);
+    assert_eq!(kind(&format!("exit {STUCK}")), SessionEnd::Misbehaved);
+    assert_eq!(kind("kill -SEGV $$"), SessionEnd::Signal);
+    assert_eq!(kind("exit 1"), SessionEnd::Failed);
 }
 
 #[test]
@@ -91,7 +106,7 @@ fn a_worker_that_says_that_it_ended_and_stays_is_killed() {
     let (began, ender) = (Instant::now(), worker.ender());
     let why =
         worker.follow(7, Duration::from_secs(3600), |_| true, move |report| reports.send(report).expect("heard"), None);
-    assert_eq!(why.as_deref(), Some("its worker was killed: it did not end by itself in time"));
+    assert_eq!(why.why.as_deref(), Some("its worker was killed: it did not end by itself in time"));
     assert!(began.elapsed() >= FAREWELL);
     assert_eq!(all.iter().collect::<Vec<_>>(), [Report::Ended("so it says".into())]);
     // It has ended, and no process that has its id now gets this signal.
@@ -116,7 +131,7 @@ fn a_worker_that_floods_the_log_is_not_read_faster_than_it_may_write_and_still_e
         lines += 1;
         false
     };
-    let why = worker(script).follow(7, Duration::ZERO, say, |_| (), None);
+    let why = worker(script).follow(7, Duration::ZERO, say, |_| (), None).why;
     assert_eq!(why.as_deref(), Some("its own"));
     // Chunks of 4 KiB, each of some 680 lines, and a pause behind each.
     let chunks = 2 + usize::try_from(start.elapsed().as_millis() / PAUSE.as_millis()).expect("not for ever");
