@@ -9,6 +9,7 @@ mod finding;
 mod licence;
 mod listed;
 mod modules;
+mod monitoring;
 mod named;
 mod pages;
 mod shape;
@@ -43,6 +44,12 @@ pub(crate) enum Check {
         #[arg(long, value_name = "CRATE", conflicts_with = "shrink")]
         circles: Option<String>,
     },
+    /// Alerts, dashboard and page of a server's figures, by Debian's Prometheus
+    Monitoring {
+        /// Fetch Debian's package into target/prometheus, for this and later checks
+        #[arg(long)]
+        install: bool,
+    },
     /// Licences, registries and versions of the dependencies
     Dependencies {
         /// Install cargo-deny into the cache folder, for this and later checks
@@ -58,6 +65,7 @@ pub(crate) fn run(check: &Check) -> Result<()> {
         Check::Shape { circles: Some(folder), .. } => print_circles(&repository, folder),
         Check::Shape { shrink: true, .. } => shrink(&repository),
         Check::Shape { .. } => shape(&repository),
+        Check::Monitoring { install } => monitoring::check(&repository, *install),
         Check::Dependencies { install } => dependencies::check(&repository, *install),
     }
 }

@@ -1,0 +1,55 @@
+//! The figures of a server, judged by Debian's Prometheus: `alerts.yml` by `promtool`, and a daemon that it scrapes.
+//! In: the package `prometheus`, installed or fetched. Out: the tools' own words. It is no step of `cargo xtask test`:
+//! not every system has the package.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::dist::{cargo, dist, run, target_folder};
+
+/// The tools that are needed.
+const TOOLS: [&str; 2] = ["promtool", "prometheus"];
+
+/// Checks alerts, dashboard and page.
+pub(crate) fn check(repository: &Path, installs: bool) -> Result<()> {
+    let tools = tools(installs)?;
+    let rules = repository.join("server/metrics");
+    let mut promtool = Command::new(tools.join(TOOLS[0]));
+    run(promtool.current_dir(&rules).args(["check", "rules", "alerts.yml"]))?;
+    let mut promtool = Command::new(tools.join(TOOLS[0]));
+    run(promtool.current_dir(&rules).args(["test", "rules", "alerts_test.yml"]))?;
+    let folder = dist()?;
+    let test = ["test", "--release", "--locked", "-p", "floe-tests", "--test", "metrics", "--", "--ignored"];
+    run(cargo(&test).env("FLOE_DIST", folder).env("FLOE_PROMETHEUS", tools))
+}
+
+/// The folder of the tools: fetched before, or on the path.
+fn tools(installs: bool) -> Result<PathBuf> {
+    let has_all = |folder: &PathBuf| TOOLS.iter().all(|tool| folder.join(tool).is_file());
+    let fetched = target_folder().join("prometheus");
+    let unpacked = fetched.join("usr/bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::iter::once(unpacked.clone()).chain(std::env::split_paths(&path)).find(has_all);
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    ensure!(
+        installs,
+        "Prometheus is not installed\ninstall the package prometheus, or fetch it into target/prometheus (Debian): cargo xtask check monitoring --install"
+    );
+    fetch(&fetched)?;
+    ensure!(has_all(&unpacked), "the package has not all of: {}", TOOLS.join(", "));
+    Ok(unpacked)
+}
+
+/// Fetches Debian's package and unpacks it, without installing it: it would start a service.
+fn fetch(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make: {}", folder.display()))?;
+    run(Command::new("apt-get").current_dir(folder).args(["download", "prometheus"]))?;
+    let files = std::fs::read_dir(folder).with_context(|| format!("cannot list: {}", folder.display()))?;
+    let package = files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|end| end == "deb"));
+    let package = package.context("apt-get downloaded no package")?;
+    run(Command::new("dpkg").arg("-x").args([&package, &folder.to_path_buf()]))
+}
