@@ -58,7 +58,7 @@ struct State {
     events: HashMap<u64, (u64, bool)>,
     /// When events were recorded.
     times: HashMap<u64, f32>,
-    records: u16,
+    records: u32,
     libraries: HashMap<u64, Vec<KernelText>>,
     /// By library: where its variables lie, behind the streams and events that there were, and their names.
     variables: HashMap<u64, (u64, Vec<String>)>,
@@ -1045,7 +1045,9 @@ impl PlainCalls for Fake {
         *entry = (entry.0 + 1, false);
         let record = entry.0;
         state.records += 1;
-        let when = f32::from(state.records);
+        let [low, high] =
+            [state.records & 0xffff, state.records >> 16].map(|half| f32::from(u16::try_from(half).unwrap()));
+        let when = high * 65_536.0 + low;
         state.times.insert(event.0, when);
         drop(state);
         self.enqueue(stream, Step::Record(event.0, record));

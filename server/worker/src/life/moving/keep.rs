@@ -101,8 +101,8 @@ impl<M: Mapped + 'static> Keeping<M> {
                 Ok(()) => return Some(Ending::Moved),
                 Err(off) => {
                     log.line(format_args!("move {}: the session stays suspended: {off}", daemon.order.number));
-                    // Before the other worker finds that nobody speaks to it any more.
                     daemon.say(Said::GaveUp(off.to_string()));
+                    partner.leave();
                 }
             }
         }

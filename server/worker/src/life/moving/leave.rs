@@ -56,14 +56,17 @@ impl<D: Device> Leaving<D> {
         let mut departure = Departure::new(&session, daemon, stream, &lending);
         let left = departure.go();
         if let Err(off) = &left {
-            // Before the other worker finds that nobody speaks to it any more, and before anything is waited for.
-            if !matches!(off, Off::Lost(_)) {
+            // Before anything is waited for.
+            let is_lost = matches!(off, Off::Lost(_));
+            if !is_lost {
                 shared.log.line(format_args!("move {}: the session stays: {off}", daemon.order.number));
                 daemon.say(Said::GaveUp(off.to_string()));
             }
-            drop(departure);
             errands.goes_on();
             lending::end(errands, &lending);
+            if !is_lost {
+                departure.end();
+            }
         }
         left
     }

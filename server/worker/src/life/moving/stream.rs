@@ -8,7 +8,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -130,6 +130,21 @@ impl MoveStream {
         (&self.socket).read_exact(place).map_err(|error| self.late(error))
     }
 
+    /// Waits until the other end is gone, for so long at most. What it still says is not heard.
+    pub(crate) fn await_end(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut unheard = [0; 4096];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.socket.set_read_timeout(Some(left)).is_err() {
+                return;
+            }
+            if let Ok(0) | Err(_) = (&self.socket).read(&mut unheard) {
+                return;
+            }
+        }
+    }
+
     fn late(&self, error: io::Error) -> StreamError {
         match (error.kind(), self.patience) {
             (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(patience)) => StreamError::Late(patience),
@@ -199,6 +214,22 @@ mod tests {
         assert_eq!(ours.answer(sent, SOON).unwrap(), (Word::Over, b"why".to_vec()));
         let sent = ours.send(&Word::Over, &[]);
         assert!(matches!(ours.answer::<Word>(sent, SOON), Err(StreamError::Gone)));
+    }
+
+    #[test]
+    fn the_other_end_is_awaited_whatever_it_says_and_not_for_ever() {
+        let (mut ours, mut theirs) = ends();
+        theirs.write_all(&[7; 9000]).unwrap();
+        let begun = Instant::now();
+        ours.await_end(Duration::from_millis(20));
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            theirs.write_all(&[7]).unwrap();
+        });
+        ours.await_end(Duration::from_secs(60));
+        assert!(leaving.is_finished() || begun.elapsed() < Duration::from_secs(30));
+        leaving.join().unwrap();
     }
 
     #[test]

@@ -312,7 +312,8 @@ fn scripted(stream: UnixStream, mut answer: impl FnMut(&Step) -> Option<Answer> 
         let mut stream = MoveStream::over(stream.into());
         while let Ok((step, _)) = stream.receive::<Step>(None) {
             let Some(answer) = answer(&step) else { return };
-            if stream.send(&answer, &[]).is_err() {
+            // Who refuses is there no more.
+            if stream.send(&answer, &[]).is_err() || matches!(answer, Answer::Refused(_)) {
                 return;
             }
         }

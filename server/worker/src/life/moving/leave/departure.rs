@@ -61,6 +61,11 @@ impl<'a, D: Device> Departure<'a, D> {
         left
     }
 
+    /// It was given up, and the session goes on.
+    pub(super) fn end(self) {
+        self.partner.leave();
+    }
+
     fn phases(&mut self) -> Result<(), Off> {
         self.admit()?;
         self.phase(Phase::Replay)?;

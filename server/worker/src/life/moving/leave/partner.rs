@@ -12,6 +12,9 @@ use crate::life::moving::words::{Answer, Piece, Step};
 /// The longest silence of the target while the program runs: it may have to start, and to compile all modules.
 pub(in crate::life::moving) const RUNNING: Duration = Duration::from_secs(300);
 
+/// The longest time for the daemon to end the other worker of a move that was given up.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Bytes of blocks that are sent at a time.
 const SENT: u64 = 4 << 20;
 
@@ -27,6 +30,12 @@ impl<'a> Partner<'a> {
     /// At the other end of this stream.
     pub(in crate::life::moving) fn new(stream: MoveStream, daemon: &'a Daemon<'a>) -> Self {
         Self { stream, daemon, patience: RUNNING }
+    }
+
+    /// The move is given up, and the daemon was told why. The other worker is left when the daemon has ended it: it has no
+    /// reason of its own to tell.
+    pub(in crate::life::moving) fn leave(mut self) {
+        self.stream.await_end(FAREWELL);
     }
 
     /// Sends a step that is done, or not.
