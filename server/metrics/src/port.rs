@@ -21,8 +21,6 @@ use crate::visitor::{Next, Visitor};
 
 /// For how long a page is shown again.
 const FRESH: Duration = Duration::from_secs(1);
-/// The main loop's time to answer. It sleeps for 100 ms where the system lacks descriptors.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be accepted.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// The most connections that are accepted in a row.
@@ -40,7 +38,7 @@ pub trait Source: Send + 'static {
     fn refuses(&self) -> Option<String>;
 }
 
-/// The limits of the port's peers.
+/// The limits of the port's peers, and of the main loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of all peers.
@@ -51,11 +49,13 @@ pub struct Limits {
     pub head: usize,
     /// A connection's time, from its acceptance to its end.
     pub time: Duration,
+    /// The main loop's time to answer. It sleeps for 100 ms where the system lacks descriptors.
+    pub pulse: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { all: 32, each: 8, head: 4096, time: Duration::from_secs(5) }
+        Self { all: 32, each: 8, head: 4096, time: Duration::from_secs(5), pulse: Duration::from_secs(1) }
     }
 }
 
@@ -171,7 +171,7 @@ impl<S: Source + Sync> Port<S> {
 
     /// What is wrong with the main loop.
     fn is_healthy(&self) -> Option<Answer> {
-        let silence = self.source.pulse().ask(PATIENCE).err()?;
+        let silence = self.source.pulse().ask(self.limits.pulse).err()?;
         Some(Answer::line(503, &silence.to_string()))
     }
 
