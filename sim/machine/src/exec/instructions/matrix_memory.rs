@@ -13,6 +13,15 @@ use crate::fault::FaultKind;
 /// A fault: its lane, kind and address.
 type LaneFault = (usize, FaultKind, u64);
 
+/// What comes after an access of many lanes: the next instruction, or the end of the launch.
+#[inline(always)]
+fn after(context: &mut Context, inst: &Inst, done: Result<(), LaneFault>) -> *const Inst {
+    match done {
+        Ok(()) => inst.next(),
+        Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
+    }
+}
+
 /// Bytes of a row of `ldmatrix`.
 const ROW: u64 = 16;
 
@@ -28,15 +37,12 @@ impl Operation for LoadRows {
         // SAFETY: lowering encoded the plan's number and its slots; the image outlives the run.
         unsafe {
             let plan = &(&(*context.image).matrices.rows)[inst.aux as usize];
-            match load_rows(context, plan, mask, registers) {
-                Ok(values) => {
-                    for (slot, value) in plan.slots.iter().zip(&values).take(plan.count) {
-                        write::<I, u32>(registers, *slot, value, mask);
-                    }
-                    inst.next()
+            let loaded = load_rows(context, plan, mask, registers).map(|values| {
+                for (slot, value) in plan.slots.iter().zip(&values).take(plan.count) {
+                    write::<I, u32>(registers, *slot, value, mask);
                 }
-                Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
-            }
+            });
+            after(context, inst, loaded)
         }
     }
 }
@@ -88,10 +94,8 @@ impl Operation for StoreRows {
         // SAFETY: lowering encoded the plan's number and its slots; the image outlives the run.
         unsafe {
             let plan = &(&(*context.image).matrices.rows)[inst.aux as usize];
-            match store_rows(context, plan, mask, registers) {
-                Ok(()) => inst.next(),
-                Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
-            }
+            let stored = store_rows(context, plan, mask, registers);
+            after(context, inst, stored)
         }
     }
 }
@@ -122,15 +126,12 @@ impl<T: Lane> Operation for LoadFragment<T> {
         // SAFETY: lowering encoded the plan's number, its slots and their width; the image outlives the run.
         unsafe {
             let plan = &(&(*context.image).matrices.fragments)[inst.aux as usize];
-            match load_fragment::<T>(context, plan, mask, registers) {
-                Ok(values) => {
-                    for (slot, value) in plan.fragment.slots().iter().zip(&values) {
-                        write::<I, T>(registers, *slot, value, mask);
-                    }
-                    inst.next()
+            let loaded = load_fragment::<T>(context, plan, mask, registers).map(|values| {
+                for (slot, value) in plan.fragment.slots().iter().zip(&values) {
+                    write::<I, T>(registers, *slot, value, mask);
                 }
-                Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
-            }
+            });
+            after(context, inst, loaded)
         }
     }
 }
@@ -242,10 +243,8 @@ impl Operation for StoreFragment {
         // SAFETY: lowering encoded the plan's number and its slots; the image outlives the run.
         unsafe {
             let plan = &(&(*context.image).matrices.fragments)[inst.aux as usize];
-            match store_fragment(context, plan, mask, registers) {
-                Ok(()) => inst.next(),
-                Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
-            }
+            let stored = store_fragment(context, plan, mask, registers);
+            after(context, inst, stored)
         }
     }
 }
