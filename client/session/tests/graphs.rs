@@ -105,6 +105,33 @@ fn a_capture_tells_the_server_nothing_and_a_replay_is_one_post() {
 }
 
 #[test]
+fn no_node_of_a_graph_goes_while_it_is_captured_into_or_one_within_it() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    let [mut child, mut outer] = [Graph::NULL; 2];
+    let [mut node, mut first] = [floe_abi::GraphNode::NULL; 2];
+    unsafe {
+        graphs::cuGraphCreate(client, &raw mut child, 0).unwrap();
+        graphs::cuGraphCreate(client, &raw mut outer, 0).unwrap();
+        graphs::cuGraphAddChildGraphNode(client, &raw mut node, outer, std::ptr::null(), 0, child).unwrap();
+        graphs::cuGraphChildGraphNodeGetGraph(client, node, &raw mut child).unwrap();
+        let (none, edges) = (std::ptr::null(), std::ptr::null());
+        streams::cuStreamBeginCaptureToGraph(client, Stream::LEGACY, stream, child, none, edges, 0, 1).unwrap();
+        launch(client, function, stream, 1);
+        let mut one = 1;
+        graphs::cuGraphGetNodes(client, child, &raw mut first, &raw mut one).unwrap();
+        for gone in [first, node] {
+            assert_eq!(graphs::cuGraphDestroyNode(client, gone), Err(CudaError::INVALID_VALUE));
+        }
+        assert_eq!(graphs::cuGraphDestroy(client, outer), Err(CudaError::INVALID_VALUE));
+        launch(client, function, stream, 2);
+        assert_eq!(end(client, stream), Ok(child));
+        graphs::cuGraphDestroyNode(client, first).unwrap();
+        graphs::cuGraphDestroy(client, outer).unwrap();
+    }
+}
+
+#[test]
 fn a_stream_that_has_joined_a_capture_may_go_and_its_work_is_still_joined() {
     let server = Server::start(Options::default());
     let (client, function, stream, _) = prepared(&server);

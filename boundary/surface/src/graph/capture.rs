@@ -86,7 +86,12 @@ impl Strand {
 impl Captures {
     /// Whether this graph is being captured into.
     pub(super) fn fills(&self, graph: Graph) -> bool {
-        self.captures.values().any(|capture| capture.graph == graph)
+        self.graphs().any(|other| other == graph)
+    }
+
+    /// The graphs that are being captured into.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = Graph> {
+        self.captures.values().map(|capture| capture.graph)
     }
 
     /// The open captures.

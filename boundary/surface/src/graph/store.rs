@@ -110,6 +110,15 @@ impl State {
         Ok(Graph(value(Kind::Graph, *owner)))
     }
 
+    /// Whether this graph, or one within it, is being captured into: then none of its nodes may go.
+    fn is_captured(&self, graph: Graph) -> bool {
+        let around = |inner: &Graph| {
+            let node = self.body(*inner).ok()?.parent?;
+            self.owners.get(&node).map(|owner| Graph(value(Kind::Graph, *owner)))
+        };
+        self.captures.graphs().any(|inner| std::iter::successors(Some(inner), around).any(|it| it == graph))
+    }
+
     pub(super) fn node(&self, node: GraphNode) -> CudaResult<&Node> {
         self.body(self.owner(node)?)?.node(id(Kind::Node, node.0)?)
     }
@@ -228,7 +237,7 @@ impl Graphs {
     /// INVALID_VALUE where it is none, is a node's, or is being captured into.
     pub fn destroy(&self, graph: Graph) -> CudaResult<()> {
         let mut state = self.lock();
-        if state.body(graph)?.parent.is_some() || state.captures.fills(graph) {
+        if state.body(graph)?.parent.is_some() || state.is_captured(graph) {
             return Err(CudaError::INVALID_VALUE);
         }
         let over = state.remove(graph)?;
@@ -296,10 +305,13 @@ impl Graphs {
     /// Ends a node with its edges.
     ///
     /// # Errors
-    /// INVALID_VALUE where it is none, NOT_SUPPORTED where its graph allocates or frees memory.
+    /// INVALID_VALUE where it is none, or its graph is being captured into; NOT_SUPPORTED where that allocates or frees memory.
     pub fn destroy_node(&self, node: GraphNode) -> CudaResult<()> {
         let mut state = self.lock();
         let graph = state.owner(node)?;
+        if state.is_captured(graph) {
+            return Err(CudaError::INVALID_VALUE);
+        }
         state.refuse_memory(graph)?;
         let gone = id(Kind::Node, node.0)?;
         let body = state.body_mut(graph)?;
