@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaResult, DevicePtr};
 use floe_image::Takes;
-use floe_wire::{ArrayId, Call, SynchronizeContext, SynchronizeStream};
+use floe_wire::{Call, SynchronizeContext, SynchronizeStream};
 
 use crate::memory::blocks::Blocks;
 use crate::memory::host_memory::sharing::Sharing;
@@ -36,6 +36,7 @@ use crate::memory::mirrors::Mirrors;
 use crate::memory::peers::Peers;
 use crate::memory::staging::Staging;
 use crate::memory::virtual_memory::VirtualMemory;
+use crate::objects::array::ArrayName;
 use crate::vgpu::connection::{Answer, Attached, Connection};
 use crate::vgpu::errors::Errors;
 use crate::vgpu::lent::LentRanges;
@@ -67,7 +68,7 @@ pub(crate) struct Vgpu {
     pub(crate) blocks: Mutex<Blocks<Fence>>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     /// Arrays the program has destroyed and the server still has.
-    pub(crate) leaving_arrays: Mutex<Vec<ArrayId>>,
+    pub(crate) leaving_arrays: Mutex<Vec<ArrayName>>,
     /// Global variables the program has asked the address of: they lie outside the window. Start to bytes.
     pub(crate) globals: RwLock<BTreeMap<u64, u64>>,
     /// Limits the program has changed.

@@ -102,6 +102,42 @@ fn an_array_goes_back_when_its_work_is_over_and_its_memory_serves_the_next() {
 }
 
 #[test]
+fn an_array_that_another_thread_destroys_stays_until_its_copy_is_sent() {
+    const ROUNDS: usize = 5;
+    const DEPTH: usize = 16;
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let deep = Array3dDescriptor { height: 1024, depth: DEPTH, ..FLOATS };
+    let small = Array3dDescriptor { width: 1, height: 0, depth: 0, ..FLOATS };
+    for _ in 0..ROUNDS {
+        let array = client.array_create(&deep).unwrap();
+        let others: Vec<Array> = (0..64).map(|_| client.array_create(&small).unwrap()).collect();
+        let sent = server.count("CopyBoxToDevice");
+        // Every row is a page that the system has yet to make: the client is slower than the server.
+        let mut input = vec![0; (DEPTH << 22) + 4096];
+        let (source, destination) = (host_end(&mut input, 4096, 4096 << 10), in_array(array, [0; 3]));
+        let copy = CopyBox { source, destination, width: 4, height: 1024, depth: DEPTH };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while server.count("CopyBoxToDevice") == sent {
+                    std::thread::yield_now();
+                }
+                // Each looks for arrays that may be released. Between two slices nothing may be outstanding.
+                client.array_destroy(array).unwrap();
+                for other in &others {
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                    client.array_destroy(*other).unwrap();
+                }
+            });
+            client.memcpy_box(Stream::LEGACY, &copy).unwrap();
+        });
+    }
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    client.array_create(&small).unwrap();
+    server.wait_for("DestroyArray", ROUNDS * 65);
+}
+
+#[test]
 fn shapes_that_cannot_be_are_refused_here() {
     let server = Server::start(Options::default());
     let client = client(&server);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, access_flags};
-use floe_wire::{BlockId, Call, CreateBlock, DestroyArray, MapBlock, MemoryInfo};
+use floe_wire::{BlockId, Call, CreateBlock, MapBlock, MemoryInfo};
 
 use crate::memory::blocks::{Blocks, Plan, Whole};
 use crate::vgpu::Vgpu;
@@ -154,15 +154,5 @@ impl Vgpu {
         self.connection.post(&floe_wire::UnmapRange { at: DevicePtr(surplus.at), bytes: surplus.bytes })?;
         self.connection.post(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(surplus.block) })?;
         Ok(())
-    }
-
-    /// Releases destroyed arrays at the server, if nothing is outstanding.
-    pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
-        let mut waiting = lock(&self.leaving_arrays);
-        if waiting.is_empty() || !self.order.is_idle() {
-            return Ok(());
-        }
-        // Posted under the lock: a reset comes before it or behind it.
-        waiting.drain(..).try_for_each(|array| self.connection.post(&DestroyArray { array }).map(|_| ()))
     }
 }

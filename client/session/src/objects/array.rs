@@ -1,20 +1,24 @@
 //! Arrays: a shape comes in, an object of the server's goes out; making one waits, since the quota may have no room. A
 //! destroyed array is released at the server only while nothing is outstanding: the server's driver waits for all work
-//! then, and its issuer with it. It knows no handle.
+//! then, and its issuer with it. It is released behind every command that names it, so no other thread's call is in the
+//! middle of one. It knows no handle.
 
 use std::sync::Arc;
 
 use floe_abi::{Array3dDescriptor, ArrayShape, Context, CudaError, CudaResult};
-use floe_wire::{ArrayId, CreateArray};
+use floe_wire::{ArrayId, CreateArray, DestroyArray};
 
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
+
+/// The server's name of an array, which is that array's for as long as anyone has it.
+pub(crate) type ArrayName = Arc<ArrayId>;
 
 /// One array.
 #[derive(Debug)]
 pub(crate) struct ArrayState {
     pub(crate) vgpu: Arc<Vgpu>,
-    pub(crate) id: ArrayId,
+    pub(crate) name: ArrayName,
     pub(crate) shape: ArrayShape,
     pub(crate) context: Context,
 }
@@ -35,14 +39,27 @@ impl Vgpu {
         self.call(&message).map(|_| ())
     }
 
-    /// An array of this epoch: with a reset the server's are gone.
-    pub(crate) fn let_array_go(&self, array: ArrayId, epoch: u64) -> CudaResult<()> {
+    /// A destroyed array of this epoch: with a reset the server's are gone.
+    pub(crate) fn let_array_go(&self, array: Arc<ArrayState>, epoch: u64) -> CudaResult<()> {
         {
             let mut waiting = lock(&self.leaving_arrays);
             if epoch == self.epoch() {
-                waiting.push(array);
+                waiting.push(Arc::clone(&array.name));
             }
         }
+        drop(array);
         self.give_up_arrays()
+    }
+
+    /// Releases destroyed arrays at the server, if nothing is outstanding, but for those that a call still names.
+    pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
+        let mut waiting = lock(&self.leaving_arrays);
+        if waiting.is_empty() || !self.order.is_idle() {
+            return Ok(());
+        }
+        // A name that only this list has is given to nobody any more. Posted under the lock: a reset comes before it or
+        // behind it.
+        let mut unnamed = waiting.extract_if(.., |name| Arc::get_mut(name).is_some());
+        unnamed.try_for_each(|array| self.connection.post(&DestroyArray { array: *array }).map(|_| ()))
     }
 }

@@ -143,6 +143,6 @@ impl DeviceState {
         }
         let epoch = vgpu.epoch();
         let gone = objects.arrays.remove_if(|array| array.context == context);
-        gone.iter().try_for_each(|array| vgpu.let_array_go(array.id, epoch))
+        gone.into_iter().try_for_each(|array| vgpu.let_array_go(array, epoch))
     }
 }

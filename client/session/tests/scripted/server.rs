@@ -450,7 +450,8 @@ impl Peer {
     }
 
     /// The places of the rows of a box. Arrays lie far from all memory: rows 1 MiB apart, slices 4 GiB.
-    fn box_rows(end: &BoxEnd, height: u64, depth: u64) -> Vec<u64> {
+    fn box_rows(&self, end: &BoxEnd, height: u64, depth: u64) -> Vec<u64> {
+        assert!(end.array.0 == 0 || self.blocks.contains_key(&end.array.0), "a copy of no array: {end:?}");
         let (at, pitch, slice) = match end.array.0 {
             0 => (end.at.0, end.pitch, end.slice),
             array => ((array << 48) + (end.z << 32) + (end.y << 20) + end.x, 1 << 20, 1 << 32),
@@ -488,8 +489,8 @@ impl Peer {
                 self.reply(sequence, &());
             }
             Request::CopyBoxOnDevice(m) => {
-                let sources = Self::box_rows(&m.from, m.height, m.depth);
-                let targets = Self::box_rows(&m.to, m.height, m.depth);
+                let sources = self.box_rows(&m.from, m.height, m.depth);
+                let targets = self.box_rows(&m.to, m.height, m.depth);
                 for (from, to) in sources.into_iter().zip(targets) {
                     let row = self.read(from, m.width);
                     self.write(to, &row);
@@ -516,13 +517,13 @@ impl Peer {
                 self.reply(sequence, &());
             }
             Request::CopyBoxToDevice(m) => {
-                let rows = Self::box_rows(&m.to, m.height, m.depth);
+                let rows = self.box_rows(&m.to, m.height, m.depth);
                 for (at, row) in rows.into_iter().zip(m.bytes.chunks(m.width as usize)) {
                     self.write(at, row);
                 }
             }
             Request::CopyBoxFromDevice(m) => {
-                let rows = Self::box_rows(&m.from, m.height, m.depth);
+                let rows = self.box_rows(&m.from, m.height, m.depth);
                 let bytes: Vec<u8> = rows.into_iter().flat_map(|at| self.read(at, m.width)).collect();
                 self.deliver(sequence, 0, &bytes);
                 self.reply(sequence, &());
@@ -540,7 +541,7 @@ impl Peer {
             Request::LateBytes(m) => {
                 let (to, width, height) = self.late.remove(&m.function.0).expect("it was asked for");
                 assert_eq!(m.bytes.len() as u64, width * height);
-                for (at, row) in Self::box_rows(&to, height, 1).into_iter().zip(m.bytes.chunks(width as usize)) {
+                for (at, row) in self.box_rows(&to, height, 1).into_iter().zip(m.bytes.chunks(width as usize)) {
                     self.write(at, row);
                 }
                 self.go_on(m.function.0);

@@ -93,8 +93,8 @@ impl Client {
             return self.memory_end(end.place, current, [end.pitch as u64, end.slice as u64]);
         };
         let array = self.array_end(array, at, copy)?;
-        let memory = Resident::always(Arc::clone(&array.vgpu));
-        let end = BoxEnd::in_array(array.id, at.map(|offset| offset as u64));
+        let memory = Resident::array(&array);
+        let end = BoxEnd::in_array(*array.name, at.map(|offset| offset as u64));
         Ok(End::Device(DeviceEnd { end, memory, is_managed: false }))
     }
 

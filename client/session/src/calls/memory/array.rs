@@ -34,7 +34,8 @@ impl ArrayCalls for Client {
         let number = vgpu.next_id();
         let id = ArrayId(number);
         vgpu.create_array(id, &shape)?;
-        let state = ArrayState { vgpu: Arc::clone(&vgpu), id, shape, context: context.handle() };
+        let (name, context) = (Arc::new(id), context.handle());
+        let state = ArrayState { vgpu: Arc::clone(&vgpu), name, shape, context };
         self.objects(&vgpu)?.arrays.insert(number, Arc::new(state));
         Ok(Array(Handle::new(Kind::Array, vgpu.ordinal, number).value()))
     }
@@ -51,6 +52,6 @@ impl ArrayCalls for Client {
         vgpu.errors.report()?;
         let epoch = vgpu.epoch();
         let state = device.objects.arrays.remove(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
-        vgpu.let_array_go(state.id, epoch)
+        vgpu.let_array_go(state, epoch)
     }
 }

@@ -77,7 +77,7 @@ impl Client {
         if Arc::ptr_eq(&array.vgpu, vgpu) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    /// The source of a texture, as it travels; memory stays with the device while its guard lives.
+    /// The source of a texture, as it travels; it stays with the device while its guard lives.
     fn resource(
         &self,
         resource: &ResourceDescriptor,
@@ -89,8 +89,9 @@ impl Client {
         let kind = resource.kind;
         match kind {
             resource_type::ARRAY => {
-                let array = self.array_of(resource, vgpu)?.id;
-                Ok((TextureResource { kind, array, ..TextureResource::default() }, None))
+                let array = self.array_of(resource, vgpu)?;
+                let wanted = TextureResource { kind, array: *array.name, ..TextureResource::default() };
+                Ok((wanted, Some(Resident::array(&array))))
             }
             resource_type::LINEAR | resource_type::PITCH2D => {
                 let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
@@ -173,7 +174,7 @@ impl TextureCalls for Client {
         // Of arrays made without SURFACE_LDST, too: NVIDIA's driver makes these surfaces.
         let array = self.array_of(resource, vgpu)?;
         let id = SurfaceId(vgpu.next_id());
-        let answer = vgpu.call(&CreateSurface { surface: id, array: array.id })?;
+        let answer = vgpu.call(&CreateSurface { surface: id, array: *array.name })?;
         let object = vgpu.connection.read(CreateSurface::decode_reply(&answer.body))?.object;
         let state = SurfaceState { id, context: context.handle(), resource: *resource };
         self.objects(vgpu)?.surfaces.insert(object, Arc::new(state));

@@ -1,6 +1,7 @@
 //! Bytes that a call names for the device to use. If they are managed memory, the device has them from before the
-//! call's message is posted until the guard is dropped, and no page fault opens them. Code that copies, fills or
-//! describes memory of a device needs the guard, since it alone says which vGPU has the bytes.
+//! call's message is posted until the guard is dropped, and no page fault opens them. If they are an array's, it stays
+//! meanwhile, even if another thread destroys it. Code that copies, fills or describes memory of a device needs the guard,
+//! since it alone says which vGPU has the bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 
 use super::Managed;
+use crate::objects::array::{ArrayName, ArrayState};
 use crate::vgpu::Vgpu;
 
 /// Managed memory stays with the device until this is dropped: behind the post of the work that uses it.
@@ -37,20 +39,34 @@ impl Drop for DeviceHold {
 #[must_use = "managed memory is the device's only while this lives"]
 pub(crate) struct Resident {
     vgpu: Arc<Vgpu>,
-    /// `None`: they are no managed memory, and always the device's.
-    _hold: Option<DeviceHold>,
+    _hold: Hold,
+}
+
+/// What keeps bytes the device's.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held for what its end does")]
+enum Hold {
+    /// Nothing: they always are.
+    Nothing,
+    Managed(DeviceHold),
+    Array(ArrayName),
 }
 
 impl Resident {
     /// These bytes of a vGPU's managed memory, given to its device.
     pub(crate) fn managed(vgpu: Arc<Vgpu>, at: DevicePtr, bytes: u64) -> CudaResult<Self> {
         let hold = vgpu.flush(at, bytes)?;
-        Ok(Self { vgpu, _hold: Some(hold) })
+        Ok(Self { vgpu, _hold: Hold::Managed(hold) })
     }
 
-    /// Bytes that are no managed memory: an array's, or those of a lookup that says so.
+    /// An array's bytes.
+    pub(crate) fn array(array: &ArrayState) -> Self {
+        Self { vgpu: Arc::clone(&array.vgpu), _hold: Hold::Array(Arc::clone(&array.name)) }
+    }
+
+    /// Bytes that are no managed memory, by a lookup that says so.
     pub(crate) fn always(vgpu: Arc<Vgpu>) -> Self {
-        Self { vgpu, _hold: None }
+        Self { vgpu, _hold: Hold::Nothing }
     }
 
     /// The vGPU that has them.
