@@ -467,3 +467,36 @@ fn blocks_that_take_too_much_memory_are_refused() {
     let refused = Grid::new(together).err().expect("refused").to_string();
     assert!(refused.contains("bytes of all blocks together"), "{refused}");
 }
+
+/// The registers of the next test.
+const ASYNCHRONOUS: &str =
+    ".shared .align 16 .b8 s[16];\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n.reg .pred %p<4>;\nmov.u64 %d1, 0;\n";
+
+#[test]
+fn asynchronous_instructions_with_a_part_that_means_nothing_are_refused() {
+    let copy = "cp.async.cg.shared.global";
+    for (instruction, why) in [
+        ("cp.async.wait_group -1;", "number of groups"),
+        ("cp.async.wait_group 4294967296;", "number of groups"),
+        (&format!("{copy}.L2::128B.L2::64B [s], [%d1], 16;"), "given twice"),
+        (&format!("{copy}.L2::cache_hint.L2::cache_hint [s], [%d1], 16, %d2, %d2;"), "given twice"),
+        (&format!("{copy}.L2::cache_hint [s], [%d1], 16, missing;"), "missing"),
+        ("mbarrier.test_wait.shared.b64 %p1, [s], %d1, %r1;", "unknown instruction"),
+        ("mbarrier.try_wait.shared.b64 %p1, [s], %d1, missing;", "missing"),
+        ("mbarrier.init.shared.shared::cta.b64 [s], 1;", "given twice"),
+        ("mbarrier.arrive.release.acquire.cta.shared.b64 %d1, [s];", "given twice"),
+        ("mbarrier.arrive.release.cta.cluster.shared.b64 %d1, [s];", "given twice"),
+        ("mbarrier.arrive.shared.b64.b64 %d1, [s];", "given twice"),
+    ] {
+        let what = refusal(&kernel("", &format!("{ASYNCHRONOUS}{instruction}")));
+        assert!(what.contains(why), "{instruction}: {what}");
+    }
+    for instruction in [
+        "cp.async.wait_group 4294967295;",
+        "mbarrier.try_wait.shared.b64 %p1, [s], %d1, %r1;",
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [s], %r2, %r1;",
+    ] {
+        let program = rig().load(&kernel("", &format!("{ASYNCHRONOUS}{instruction}"))).expect("a program");
+        program.kernel("k").unwrap_or_else(|error| panic!("{instruction}: {error}"));
+    }
+}

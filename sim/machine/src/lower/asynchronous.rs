@@ -18,9 +18,11 @@ impl Body<'_, '_> {
     pub(crate) fn copy_async(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
         let words: Vec<&str> = instruction.opcode.modifiers().collect();
         match (words.as_slice(), instruction.operands.as_slice()) {
-            (["async", "commit_group" | "wait_all"], []) | (["async", "wait_group"], [Operand::Integer(_)]) => {
-                self.nothing()
-            }
+            (["async", "commit_group" | "wait_all"], []) => self.nothing(),
+            (["async", "wait_group"], [Operand::Integer(groups)]) => match u32::try_from(groups.bits) {
+                Ok(_) => self.nothing(),
+                Err(_) => Err(format!("number of groups: {}", groups.as_i64())),
+            },
             (["async", "mbarrier", "arrive", words @ .., "b64"], [address]) => {
                 let (alone, space) = match words {
                     [] => (false, SpaceKind::Generic),
@@ -33,11 +35,7 @@ impl Body<'_, '_> {
                 self.change_barrier(chosen, space, [None, Some(address)], [None, None])
             }
             (["async", cache @ ("ca" | "cg"), "shared" | "shared::cta", "global", hints @ ..], operands) => {
-                let hinted = hints.contains(&"L2::cache_hint");
-                if let Some(other) = hints.iter().find(|hint| !is_cache_hint(hint)) {
-                    return Err(format!("modifier not supported: .{other}"));
-                }
-                self.copy_shared(*cache == "cg", hinted, operands)
+                self.copy_shared(*cache == "cg", cache_hints(hints)?, operands)
             }
             _ => Err("unknown instruction".to_owned()),
         }
@@ -45,7 +43,11 @@ impl Body<'_, '_> {
 
     fn copy_shared(&mut self, whole_line: bool, hinted: bool, operands: &[Operand<'static>]) -> Lowering<()> {
         let operands = match operands {
-            [rest @ .., _] if hinted => rest,
+            [rest @ .., policy] if hinted => {
+                // It changes nothing here, but has to be one.
+                self.source(policy, Value::Bits64)?;
+                rest
+            }
             rest => rest,
         };
         let [target, source, Operand::Integer(bytes), rest @ ..] = operands else {
@@ -111,7 +113,13 @@ impl Body<'_, '_> {
                 self.emit(baseline_handlers::<PendingCount>(), |inst| (inst.d, inst.a) = (d, a));
                 Ok(())
             }
-            (["test_wait" | "try_wait", forms @ ..], operands) => self.test_barrier(forms, space, operands),
+            (["try_wait", forms @ ..], [over, address, asked, limit]) => {
+                self.source(limit, Value::Bits32)?;
+                self.test_barrier(forms, space, [over, address, asked])
+            }
+            (["test_wait" | "try_wait", forms @ ..], [over, address, asked]) => {
+                self.test_barrier(forms, space, [over, address, asked])
+            }
             _ => Err("unknown instruction".to_owned()),
         }
     }
@@ -143,14 +151,16 @@ impl Body<'_, '_> {
     }
 
     /// `test_wait` and `try_wait`: neither waits, so a time limit means nothing.
-    fn test_barrier(&mut self, forms: &[&str], space: SpaceKind, operands: &[Operand<'static>]) -> Lowering<()> {
+    fn test_barrier(
+        &mut self,
+        forms: &[&str],
+        space: SpaceKind,
+        [over, address, asked]: [&Operand<'static>; 3],
+    ) -> Lowering<()> {
         let by_parity = match forms {
             [] => false,
             ["parity"] => true,
             _ => return Err("unknown instruction".to_owned()),
-        };
-        let ([over, address, asked] | [over, address, asked, _]) = operands else {
-            return Err("operands: a test wants p, [a], state".to_owned());
         };
         let (a, imm) = self.atomic_address(address, space)?;
         let b = self.source(asked, if by_parity { Value::Bits32 } else { Value::Bits64 })?;
@@ -178,22 +188,37 @@ fn barrier<C: Change>() -> Handlers {
 /// The modifiers of an `mbarrier` instruction that matter here: its name with its forms, and its space.
 fn barrier_words<'i>(instruction: &Instruction<'i>) -> Lowering<(Vec<&'i str>, SpaceKind)> {
     let mut names = Vec::new();
-    let mut space = SpaceKind::Generic;
+    let (mut order, mut scope, mut space, mut width) = (false, false, false, false);
     for word in instruction.opcode.modifiers() {
-        match word {
+        let seen = match word {
             // A block is its cluster here, so an address in the cluster is one in the block.
-            "shared" | "shared::cta" | "shared::cluster" => space = SpaceKind::Shared,
-            "release" | "acquire" | "relaxed" | "cta" | "cluster" | "b64" if !names.is_empty() => {}
-            word => names.push(word),
+            "shared" | "shared::cta" | "shared::cluster" => &mut space,
+            "release" | "acquire" | "relaxed" if !names.is_empty() => &mut order,
+            "cta" | "cluster" if !names.is_empty() => &mut scope,
+            "b64" if !names.is_empty() => &mut width,
+            word => {
+                names.push(word);
+                continue;
+            }
+        };
+        if std::mem::replace(seen, true) {
+            return Err(format!("modifier given twice: .{word}"));
         }
     }
-    if !instruction.opcode.has("b64") {
+    if !width {
         return Err("unknown instruction".to_owned());
     }
-    Ok((names, space))
+    Ok((names, if space { SpaceKind::Shared } else { SpaceKind::Generic }))
 }
 
-/// Whether a modifier only says what caches should do.
-fn is_cache_hint(word: &str) -> bool {
-    matches!(word, "L2::cache_hint" | "L2::64B" | "L2::128B" | "L2::256B")
+/// Whether the modifiers that only say what caches should do announce an operand.
+fn cache_hints(hints: &[&str]) -> Lowering<bool> {
+    let (policies, sizes): (Vec<&str>, Vec<&str>) = hints.iter().partition(|hint| **hint == "L2::cache_hint");
+    if let Some(other) = sizes.iter().find(|hint| !matches!(**hint, "L2::64B" | "L2::128B" | "L2::256B")) {
+        return Err(format!("modifier not supported: .{other}"));
+    }
+    match (policies.len(), sizes.len()) {
+        (policies @ 0..=1, 0..=1) => Ok(policies == 1),
+        _ => Err("a hint for caches is given twice".to_owned()),
+    }
 }

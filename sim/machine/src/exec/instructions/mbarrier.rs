@@ -119,8 +119,8 @@ changes! {
     WithdrawOnly: |barrier, count, unused| barrier.withdraw(count)?.arrive(count).filter(|barrier| !barrier.is_complete());
     /// `cp.async.mbarrier.arrive`: one arrival more, which is there at once since the copies are.
     ArriveMore: |barrier, unused, also_unused| Some(barrier).filter(|barrier| barrier.pending > 0);
-    /// `expect_tx`.
-    Expect: |barrier, bytes, unused| barrier.expect(i64::from(bytes));
+    /// `expect_tx`: the bytes may have come before, and the last arrival as well.
+    Expect: |barrier, bytes, unused| barrier.expect(i64::from(bytes)).map(Barrier::settle);
     /// `complete_tx`.
     Complete: |barrier, bytes, unused| barrier.expect(-i64::from(bytes)).map(Barrier::settle);
 }
@@ -263,6 +263,16 @@ mod tests {
         assert!(!Barrier::from_word(word).parity, "bytes are missing");
         let word = Complete::apply(word, 64, 0).expect("bytes");
         assert_eq!(Barrier::from_word(word), Barrier { pending: 2, expected: 2, bytes: 0, parity: true });
+    }
+
+    #[test]
+    fn a_phase_ends_with_an_announcement_behind_the_last_byte_and_the_last_arrival() {
+        let word = Initialise::apply(u64::MAX, 1, 0).expect("a barrier");
+        let word = Complete::apply(word, 64, 0).expect("bytes");
+        let word = Arrive::apply(word, 1, 0).expect("an arrival");
+        assert!(!Barrier::from_word(word).parity, "an announcement is missing");
+        let word = Expect::apply(word, 64, 0).expect("an announcement");
+        assert_eq!(Barrier::from_word(word), Barrier { pending: 1, expected: 1, bytes: 0, parity: true });
     }
 
     #[test]
