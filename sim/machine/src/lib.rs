@@ -31,7 +31,7 @@ pub use exec::{
     BLOCK_LIMIT, Completion, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, Pool, SHARED_LIMIT, THREAD_LIMIT,
 };
 pub use fault::{Fault, FaultKind};
-pub use memory::{Backing, FileIdentity, GRANULE, Memory, MemoryError, MemoryFile, Store};
+pub use memory::{Backing, FileIdentity, GRANULE, Mapped, Memory, MemoryError, MemoryFile, Store};
 pub use program::{Kernel, KernelParameter, LoadError, Program};
 pub use services::{Heap, Services, Sink};
 pub use snapshot::{Snapshot, SnapshotError};

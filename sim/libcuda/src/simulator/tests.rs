@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use floe_abi::{
-    CudaError, Device, DevicePtr, Event, HostPointer, LaunchAttributeValue, MemAccess, MemAllocationFlags,
-    MemAllocationProperties, MemLocation, MemPoolProperties, Stream, access_flags, allocation_type, context_flags,
-    launch_attribute, location_type, memory_type, pointer_attribute, stream_flags,
+    Array3dDescriptor, CudaError, Device, DevicePtr, Event, HostPointer, LaunchAttributeValue, MemAccess,
+    MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties, Stream, access_flags, allocation_type,
+    context_flags, launch_attribute, location_type, memory_type, pointer_attribute, stream_flags,
 };
 use floe_surface::{
-    ContextCalls, CopyCalls, EventCalls, GraphMemoryCalls, HostBlock, HostFunction, HostRange, LaunchCalls,
-    MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
+    ArrayCalls, ContextCalls, CopyBox, CopyCalls, CopyPlace, EventCalls, GraphMemoryCalls, HostBlock, HostFunction,
+    HostRange, LaunchCalls, MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls,
+    VirtualMemoryCalls,
 };
 
 use super::Simulator;
@@ -247,6 +248,32 @@ fn memory_of_a_graph_is_used_again_only_when_what_was_queued_before_is_done() {
     assert_eq!(again.address, first.address);
     assert!(simulator.graph_memory_holds(&[meanwhile, again]));
     assert!(!simulator.graph_memory_holds(&[again, first]));
+}
+
+#[test]
+fn a_graph_does_not_copy_where_a_destroyed_array_was() {
+    use floe_surface::marshal::{graph as graphs, stream as streams};
+    // As a library has it: for as long as the process lives.
+    let simulator: &'static Simulator = Box::leak(Box::new(simulator()));
+    let shape = Array3dDescriptor { width: 4, format: 0x20, channels: 1, ..Array3dDescriptor::default() };
+    let array = simulator.array_create(&shape).expect("room");
+    let (address, stream) = (
+        simulator.mem_alloc(16).expect("room"),
+        simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream"),
+    );
+    let copy = CopyBox::line(CopyPlace::Array(array, [0; 3]), CopyPlace::Device(address, 16), 16);
+    let (mut graph, mut exec) = (floe_abi::Graph::NULL, floe_abi::GraphExec::NULL);
+    // SAFETY: the pointers are those of two variables here, and every handle was made above.
+    let launched = unsafe {
+        streams::cuStreamBeginCapture_v2(simulator, Stream::LEGACY, stream, 1).expect("begins");
+        simulator.memcpy_box_async(&copy, stream).expect("is recorded");
+        streams::cuStreamEndCapture(simulator, Stream::LEGACY, stream, &raw mut graph).expect("ends");
+        graphs::cuGraphInstantiateWithFlags(simulator, &raw mut exec, graph, 0).expect("instantiates");
+        graphs::cuGraphLaunch(simulator, Stream::LEGACY, exec, stream).expect("launches");
+        simulator.array_destroy(array).expect("an array");
+        graphs::cuGraphLaunch(simulator, Stream::LEGACY, exec, stream)
+    };
+    assert_eq!(launched, Err(CudaError::INVALID_HANDLE));
 }
 
 #[test]

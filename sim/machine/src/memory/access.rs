@@ -2,12 +2,15 @@
 //! In go device addresses, out come bytes or a [`Fault`] that names the first address that is not mapped. They never
 //! touch an unmapped page; kernels may run at the same time, as on a GPU (races give old or new bytes).
 
+use std::sync::RwLockReadGuard;
+
 use crate::fault::{Fault, FaultKind};
 
 use super::space::Memory;
 
 impl Memory {
-    fn checked(&self, address: u64, length: usize) -> Result<*mut u8, Fault> {
+    /// A range that is accessed, as one of those that stay mapped meanwhile.
+    fn checked(&self, _access: &RwLockReadGuard<'_, ()>, address: u64, length: usize) -> Result<*mut u8, Fault> {
         match self.first_hole(address, length as u64) {
             Some(hole) => Err(Fault::host(FaultKind::IllegalAddress, hole)),
             None => Ok(self.host_of(address).cast()),
@@ -22,9 +25,10 @@ impl Memory {
         if bytes.is_empty() {
             return Ok(());
         }
-        let source = self.checked(address, bytes.len())?;
-        // SAFETY: the source range was just found mapped, and the caller keeps it so (contract of `unmap`). The target
-        // is a Rust slice, which cannot lie in the reservation.
+        let access = self.begin_access();
+        let source = self.checked(&access, address, bytes.len())?;
+        // SAFETY: the source range was just found mapped, and stays so while we have the access. The target is a Rust
+        // slice, which cannot lie in the reservation.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -37,7 +41,8 @@ impl Memory {
         if bytes.is_empty() {
             return Ok(());
         }
-        let target = self.checked(address, bytes.len())?;
+        let access = self.begin_access();
+        let target = self.checked(&access, address, bytes.len())?;
         // SAFETY: as in `read`, the other way round.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
@@ -51,9 +56,10 @@ impl Memory {
         if length == 0 {
             return Ok(());
         }
-        let from = self.checked(source, length)?;
-        let to = self.checked(target, length)?;
-        // SAFETY: both ranges were just found mapped; `copy` allows overlap.
+        let access = self.begin_access();
+        let from = self.checked(&access, source, length)?;
+        let to = self.checked(&access, target, length)?;
+        // SAFETY: both ranges were just found mapped, and stay so while we have the access; `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, length) };
         Ok(())
     }
@@ -71,9 +77,11 @@ impl Memory {
         if length == 0 {
             return Ok(());
         }
-        let target = self.checked(address, length)?;
+        let access = self.begin_access();
+        let target = self.checked(&access, address, length)?;
         let [low, second, ..] = value.to_le_bytes();
-        // SAFETY: the range was just found mapped and is aligned to the width (checked above; granules are aligned).
+        // SAFETY: the range was just found mapped, stays so while we have the access, and is aligned to the width (checked
+        // above; granules are aligned).
         unsafe {
             match width {
                 1 => target.write_bytes(low, count),

@@ -10,7 +10,7 @@ mod store;
 
 pub use exported::{FileIdentity, MemoryFile};
 pub(crate) use space::GRANULE_SHIFT;
-pub use space::{GRANULE, Memory, MemoryError, View};
+pub use space::{GRANULE, Mapped, Memory, MemoryError, View};
 pub use store::{Backing, Store};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -112,6 +112,22 @@ pub struct Memory {
     view: View,
     valid: Box<[AtomicU8]>,
     mappings: Mutex<BTreeMap<u64, Mapping>>,
+    /// Shared by the host's accesses while they last; what unmaps takes it alone.
+    accesses: RwLock<()>,
+}
+
+/// Bytes of a device that stay mapped until this is dropped. Who has one must not unmap.
+#[derive(Debug)]
+pub struct Mapped<'m> {
+    host: *mut u8,
+    _access: RwLockReadGuard<'m, ()>,
+}
+
+impl Mapped<'_> {
+    /// The host address of the first byte.
+    pub fn host(&self) -> *mut u8 {
+        self.host
+    }
 }
 
 impl Memory {
@@ -136,7 +152,7 @@ impl Memory {
         let host = reserve_host(wanted, bytes)?;
         let valid: Box<[AtomicU8]> = zeroed_map(granules);
         let view = View { base, size, host, valid: valid.as_ptr().cast() };
-        Ok(Arc::new(Self { view, valid, mappings: Mutex::new(BTreeMap::new()) }))
+        Ok(Arc::new(Self { view, valid, mappings: Mutex::default(), accesses: RwLock::default() }))
     }
 
     /// First device address.
@@ -207,8 +223,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Removes the mapping that `map` made with exactly this address and length. The caller sees to it that no kernel or
-    /// copy uses it any more.
+    /// Removes the mapping that `map` made with exactly this address and length, between accesses of the host. The caller
+    /// sees to it that no kernel uses it any more.
     ///
     /// # Errors
     /// [`MemoryError::NotMapped`], or the system's refusal.
@@ -217,6 +233,7 @@ impl Memory {
         if mappings.get(&address).is_none_or(|mapping| mapping.length != length) {
             return Err(MemoryError::NotMapped { address, length });
         }
+        let _alone = floe_lock::write(&self.accesses);
         self.mark(address, length, 0);
         // SAFETY: the range is one of our mappings (checked above, under the lock); it becomes reserved pages again.
         unsafe {
@@ -237,10 +254,15 @@ impl Memory {
         self.first_hole(address, length).is_none()
     }
 
-    /// Host address of a mapped range: for copies without a check of their own (asynchronous ones, DMA between devices).
-    /// `None` if any byte is not mapped. The pointer is good until the range is unmapped.
-    pub fn host_pointer(&self, address: u64, length: u64) -> Option<*mut u8> {
-        self.is_mapped(address, length).then(|| self.host_of(address).cast())
+    /// A mapped range, for copies and words that the caller reads and writes by itself; `None` if any byte is not mapped.
+    pub fn mapped(&self, address: u64, length: u64) -> Option<Mapped<'_>> {
+        let access = self.begin_access();
+        self.is_mapped(address, length).then(|| Mapped { host: self.host_of(address).cast(), _access: access })
+    }
+
+    /// What is mapped stays so until this is dropped.
+    pub(super) fn begin_access(&self) -> RwLockReadGuard<'_, ()> {
+        floe_lock::read(&self.accesses)
     }
 
     /// The mapped ranges, in order: (address, length).

@@ -25,6 +25,39 @@ fn two_mappings_of_one_backing_show_the_same_bytes() {
 }
 
 #[test]
+fn a_range_stays_mapped_while_the_host_accesses_it() {
+    const LENGTH: u64 = 4 * GRANULE;
+    let memory = Memory::reserve(0x2280_0000_0000, 1 << 32).expect("reserve");
+    let store = Store::new(LENGTH).expect("store");
+    let backing = store.create(LENGTH).expect("backing");
+    let (from, to) = (memory.base(), memory.base() + LENGTH);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let length = usize::try_from(LENGTH).expect("64 bit");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..200 {
+                [from, to].into_iter().for_each(|at| memory.map(at, LENGTH, &backing, 0).expect("map"));
+                std::thread::yield_now();
+                [from, to].into_iter().for_each(|at| memory.unmap(at, LENGTH).expect("unmap"));
+            }
+            is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let mut bytes = vec![0; length];
+        while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+            let done = [
+                memory.copy(to, from, length),
+                memory.fill(from, 7, 4, length / 4),
+                memory.read(from, &mut bytes),
+                memory.write(to, &bytes),
+            ];
+            // All of it, or nothing.
+            let faults = done.into_iter().filter_map(Result::err);
+            faults.for_each(|fault| assert_eq!(fault.kind, FaultKind::IllegalAddress));
+        }
+    });
+}
+
+#[test]
 fn access_of_a_hole_is_a_fault_at_its_first_address() {
     let memory = Memory::reserve(0x2200_0000_0000, 1 << 32).expect("reserve");
     let store = Store::new(1 << 30).expect("store");

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation};
+use floe_abi::{
+    Array, Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation,
+};
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Work};
-use floe_surface::{CopyBox, GraphCalls, KernelArguments, Launch};
+use floe_surface::{CopyBox, CopyPlace, GraphCalls, KernelArguments, Launch};
 
 use super::context::ContextState;
 use super::event::key_of;
@@ -47,6 +49,18 @@ fn launch_of(work: &KernelWork) -> Launch<'_> {
         arguments: KernelArguments::NONE,
     };
     launch.with_attributes(&work.attributes)
+}
+
+/// The arrays that a plan's copies name.
+fn arrays(plan: &Plan) -> impl Iterator<Item = Array> {
+    let copies = plan.nodes.iter().filter_map(|node| match &node.work {
+        Work::Copy(copy) if node.enabled => Some(&copy.copy),
+        _ => None,
+    });
+    copies.flat_map(|copy| [copy.source.place, copy.destination.place]).filter_map(|place| match place {
+        CopyPlace::Array(array, _) => Some(array),
+        _ => None,
+    })
 }
 
 impl Simulator {
@@ -150,9 +164,11 @@ impl GraphCalls for Simulator {
         Ok(())
     }
 
-    fn graph_launch(&self, exec: GraphExec, _plan: &Plan, stream: Stream) -> CudaResult<()> {
+    fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        // The script has addresses, and those of a destroyed array may be another's by now.
+        arrays(plan).try_for_each(|array| self.array(array).map(drop))?;
         let exec = self.execs.get(exec)?;
         let mut exec = lock(&exec);
         let ExecState { script, stage } = &mut *exec;

@@ -125,11 +125,10 @@ fn with_window<T>(
     length: usize,
     use_bytes: impl FnOnce(&mut [u8]) -> CudaResult<T>,
 ) -> CudaResult<T> {
-    let pointer = memory.host_pointer(address, length as u64).ok_or(CudaError::ILLEGAL_ADDRESS)?;
-    // SAFETY: `host_pointer` vouches for `length` mapped bytes; what unmaps them waits for all work of the device first
-    // (see `memory` and `virtual_memory`). Kernels and copies that race on them are the program's own data race, and
-    // see old or new bytes as on a GPU. The mapping is shared with other views of it.
-    use_bytes(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
+    let mapped = memory.mapped(address, length as u64).ok_or(CudaError::ILLEGAL_ADDRESS)?;
+    // SAFETY: `mapped` vouches for `length` bytes until it is dropped, behind the use. Kernels and copies that race on them
+    // are the program's own data race, and see old or new bytes as on a GPU. The mapping is shared with other views of it.
+    use_bytes(unsafe { std::slice::from_raw_parts_mut(mapped.host(), length) })
 }
 
 fn broken(fault: Fault) -> CudaError {

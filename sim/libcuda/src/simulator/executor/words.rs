@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use floe_abi::{CudaError, CudaResult, WordOperation};
-use floe_machine::Memory;
+use floe_machine::{Mapped, Memory};
 
 use crate::simulator::memory::host_memory::HostMemory;
 
@@ -45,7 +45,13 @@ impl Words {
 }
 
 /// An aligned word of memory that is mapped.
-enum Word<'a> {
+struct Word<'a> {
+    word: AtomicWord<'a>,
+    /// Keeps it mapped where it is a device's.
+    _mapped: Option<Mapped<'a>>,
+}
+
+enum AtomicWord<'a> {
     Narrow(&'a AtomicU32),
     Wide(&'a AtomicU64),
 }
@@ -53,34 +59,35 @@ enum Word<'a> {
 impl Word<'_> {
     /// The word of 4 or 8 bytes at an address, of a device or of pinned memory.
     fn find<'a>(at: u64, bytes: u32, memory: &'a Memory, host_memory: &'a HostMemory) -> CudaResult<Word<'a>> {
+        let mapped = memory.mapped(at, u64::from(bytes));
         let of_host = || host_memory.part(at, bytes as usize).map(|part| part.pointer().0 as *mut u8);
-        let found =
-            memory.host_pointer(at, u64::from(bytes)).or_else(of_host).filter(|_| at.is_multiple_of(bytes.into()));
+        let found = mapped.as_ref().map(Mapped::host).or_else(of_host).filter(|_| at.is_multiple_of(bytes.into()));
         let pointer = found.ok_or(CudaError::ILLEGAL_ADDRESS)?;
-        // SAFETY: the word is mapped and aligned. It stays mapped meanwhile: what unmaps device memory takes turns with us
-        // (`while_no_word_is_looked_at`), allocations and pinned memory are freed after all work of all streams. Others
-        // reach it as a GPU's words are reached: by plain accesses of kernels or threads that race with this by design.
-        Ok(unsafe {
+        // SAFETY: the word is mapped and aligned. It stays mapped meanwhile: a device's while we have `mapped`, and pinned
+        // memory is freed after all work of all streams. Others reach it as a GPU's words are reached: by plain accesses
+        // of kernels or threads that race with this by design.
+        let word = unsafe {
             if bytes == 4 {
-                Word::Narrow(AtomicU32::from_ptr(pointer.cast()))
+                AtomicWord::Narrow(AtomicU32::from_ptr(pointer.cast()))
             } else {
-                Word::Wide(AtomicU64::from_ptr(pointer.cast()))
+                AtomicWord::Wide(AtomicU64::from_ptr(pointer.cast()))
             }
-        })
+        };
+        Ok(Word { word, _mapped: mapped })
     }
 
     fn read(&self) -> u64 {
-        match self {
-            Self::Narrow(word) => word.load(Ordering::SeqCst).into(),
-            Self::Wide(word) => word.load(Ordering::SeqCst),
+        match self.word {
+            AtomicWord::Narrow(word) => word.load(Ordering::SeqCst).into(),
+            AtomicWord::Wide(word) => word.load(Ordering::SeqCst),
         }
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the low half is what a narrow word becomes")]
     fn write(&self, value: u64) {
-        match self {
-            Self::Narrow(word) => word.store(value as u32, Ordering::SeqCst),
-            Self::Wide(word) => word.store(value, Ordering::SeqCst),
+        match self.word {
+            AtomicWord::Narrow(word) => word.store(value as u32, Ordering::SeqCst),
+            AtomicWord::Wide(word) => word.store(value, Ordering::SeqCst),
         }
     }
 }
