@@ -18,7 +18,7 @@ pub enum Side {
 /// What the session holds, as its worker says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// Bytes of device memory that the target must have: the session's blocks.
+    /// Bytes of device memory that the target must have: the session's blocks and arrays.
     pub bytes: u64,
     /// Objects that are to be made again.
     #[serde(default)]

@@ -186,7 +186,7 @@ impl Driver {
         let mut sessions = self.server.sessions();
         let numbers = (self.number, self.session);
         let bytes = match *gpu {
-            // What the session uses counts its arrays, too.
+            // What the session was seen to use may be older than its last blocks and arrays, and counts what modules bring.
             HOST_MEMORY => described.bytes.max(movable.used).saturating_add(BESIDE),
             _ => described.bytes,
         };

@@ -459,6 +459,23 @@ fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
 }
 
 #[test]
+fn what_a_session_takes_counts_its_arrays() {
+    const ARRAY: u64 = 1 << 24;
+    let mut session = Moving::begin();
+    session.prepare();
+    let array =
+        CreateArray { array: ArrayId(5), width: ARRAY / 4, format: 0x20, channels: 1, ..CreateArray::default() };
+    session.client.ok(&array);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    session.leave_by(ours.into());
+    let Said::Described(described) = session.worker.word() else { panic!("it may move") };
+    assert!(described.bytes >= 2 * BLOCK + ARRAY, "{described:?}");
+    drop(theirs);
+    assert_eq!(gave_up(session.worker.word()), "the other worker is gone");
+    session.end();
+}
+
+#[test]
 fn work_that_does_not_end_is_named_and_the_program_goes_on() {
     let mut session = Moving::begin();
     (session.options, session.patience) = ((false, true), Duration::from_millis(20));

@@ -49,8 +49,8 @@ impl<D: Device> Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
-    /// The granularity of its memory, and how many objects it has.
-    pub(crate) fn own_description(&self) -> (u64, u64) {
+    /// The granularity of its memory, how many objects it has, and bytes of its arrays.
+    pub(crate) fn own_description(&self) -> (u64, u64, u64) {
         let objects = self.blocks.entries().count()
             + self.libraries.entries().count()
             + self.kernels.entries().count()
@@ -60,7 +60,8 @@ impl<D: Device> Issuer<D> {
             + self.arrays.entries().count()
             + self.textures.entries().count()
             + self.surfaces.entries().count();
-        (self.allowance.granularity, objects as u64)
+        let arrays = self.arrays.entries().map(|(_, array)| array.charge).sum();
+        (self.allowance.granularity, objects as u64, arrays)
     }
 
     /// Offers a file to the worker that the session moves to.

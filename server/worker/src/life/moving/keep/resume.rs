@@ -14,8 +14,13 @@ use crate::life::moving::leave::departure::begin_lending;
 use crate::life::moving::leave::off::Off;
 use crate::life::moving::leave::partner::{Partner, unexpected};
 use crate::life::moving::leave::sides::Daemon;
-use crate::life::moving::words::{Answer, Description, Step};
+use crate::life::moving::words::{Answer, Contents, Description, Step};
 use crate::peer::hub::Hub;
+
+/// Bytes of a piece of an array.
+fn bytes_of_array((contents, bytes): &(Contents, u64)) -> Option<u64> {
+    matches!(contents, Contents::Array { .. }).then_some(*bytes)
+}
 
 /// One resume.
 pub(super) struct Resume<'a, M> {
@@ -42,8 +47,9 @@ impl<M: Mapped> Resume<'_, M> {
             return Err(Off::Ended("the session was not kept whole".into()));
         };
         let lent: Vec<_> = blocks.values().map(|block| block.lent).collect();
-        let bytes = lent.iter().map(|block| block.bytes).sum();
-        self.begin(partner, bytes, objects.len() as u64)?;
+        let bytes: u64 = lent.iter().map(|block| block.bytes).sum();
+        let arrays = contents.iter().flat_map(|(heads, _)| heads).filter_map(bytes_of_array);
+        self.begin(partner, arrays.fold(bytes, u64::saturating_add), objects.len() as u64)?;
         let progress = |bytes_sent| Progress { bytes: bytes_sent, of: bytes, rounds: 0 };
         self.phase(Phase::Replay, progress(0))?;
         let named: Vec<([u8; 32], &[u8])> = code.iter().map(|(hash, content)| (*hash, &**content)).collect();

@@ -103,7 +103,7 @@ impl<'a, D: Device> Departure<'a, D> {
             let refusal = issuer.refusals().into_iter().find(|refusal| !refusal.passes);
             (refusal, issuer.own_description(), parking.ring_parts())
         })?;
-        let (refusal, (granularity, objects), parts) = described;
+        let (refusal, (granularity, objects, arrays), parts) = described;
         if let Some(refusal) = refusal {
             return Err(Off::Ended(refusal.why));
         }
@@ -116,8 +116,8 @@ impl<'a, D: Device> Departure<'a, D> {
             }
         };
         let (ticket, key) = begin_lending(&shared.hub, self.daemon)?;
-        let bytes = lending::refresh(errands, self.lending, deadline)?.iter().map(|block| block.bytes).sum();
-        self.daemon.say(Said::Described(Described { bytes, objects }));
+        let blocks: u64 = lending::refresh(errands, self.lending, deadline)?.iter().map(|block| block.bytes).sum();
+        self.daemon.say(Said::Described(Described { bytes: blocks.saturating_add(arrays), objects }));
         let description =
             Description { version: VERSION, session: number, ticket, key, ordinal, granularity, link, kept: false };
         self.partner.demand_done(&Step::Describe(description), &[])
