@@ -240,10 +240,11 @@ impl Graphs {
             Err(CudaError::STREAM_CAPTURE_WRONG_THREAD)
         } else if !capture.valid {
             Err(CudaError::STREAM_CAPTURE_INVALIDATED)
-        } else if !state.is_joined(capture)? {
-            Err(CudaError::STREAM_CAPTURE_UNJOINED)
         } else {
-            Ok(())
+            // Whatever the answer is, the capture ends.
+            state
+                .is_joined(capture)
+                .and_then(|joined| if joined { Ok(()) } else { Err(CudaError::STREAM_CAPTURE_UNJOINED) })
         };
         let (graph, over) = state.end(id, result.is_ok())?;
         self.watch(&state);

@@ -180,12 +180,14 @@ impl State {
             renamed.insert(value(Kind::Node, node.id), new);
         }
         for node in nodes {
-            let new = renamed[&value(Kind::Node, node.id)];
+            let name_of = |old: u64| renamed.get(&old).copied().ok_or(CudaError::INVALID_VALUE);
+            let new = name_of(value(Kind::Node, node.id))?;
             let work = match node.work {
                 Work::Child(child) => Work::Child(self.copy(child, Some(id(Kind::Node, new.0)?))?),
                 other => other,
             };
-            let after = node.after.iter().map(|edge| Edge { from: renamed[&edge.from.0], ..*edge }).collect();
+            let edges = node.after.iter().map(|edge| Ok(Edge { from: name_of(edge.from.0)?, ..*edge }));
+            let after = edges.collect::<CudaResult<Vec<_>>>()?;
             let target = self.node_mut(new)?;
             (target.work, target.after) = (work, after);
         }
