@@ -22,7 +22,7 @@ use crate::machine;
 use crate::moving::{Mover, Moves};
 use crate::server::Server;
 use checks::{Outcome, Outcomes};
-use libraries::Toolkit;
+pub(crate) use libraries::Toolkit;
 use variants::Variant;
 
 /// Flags of `floe-bench frameworks`.

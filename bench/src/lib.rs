@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+pub mod conformance;
 pub mod frameworks;
 mod installation;
 pub mod link;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use floe_bench::{frameworks, link, moves, speed};
+use floe_bench::{conformance, frameworks, link, moves, speed};
 
 /// Measures CUDA programs natively and through floe, in one run on this machine.
 #[derive(Debug, Parser)]
@@ -20,6 +20,8 @@ enum Command {
     Speed(speed::Arguments),
     /// Run the frameworks' and libraries' own checks natively and through floe; compare what they print
     Frameworks(frameworks::Arguments),
+    /// Build and run public programs that nobody here wrote, natively and through floe
+    Conformance(conformance::Arguments),
     /// Measure how long a program stands while its session moves, to another GPU and on its own
     Moves(moves::Arguments),
     /// Measure the link to a GPU: latencies, and copies from 4 B to 1 GiB, by every transport. A GPU of this machine is
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Speed(arguments) => speed::run(&arguments),
         Command::Frameworks(arguments) => frameworks::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Moves(arguments) => moves::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
         Command::LinkProbe(arguments) => link::probe(&arguments).map(|()| ExitCode::SUCCESS),

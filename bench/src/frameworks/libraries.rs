@@ -49,21 +49,31 @@ impl Toolkit {
     pub(crate) fn build(&self, source: &Path, folder: &Path) -> Result<PathBuf> {
         let text = std::fs::read_to_string(source).with_context(|| format!("cannot read: {}", source.display()))?;
         let executable = folder.join(source.file_stem().context("a source has a name")?);
+        let libraries: Vec<String> = linked(&text).map(|name| format!("-l:{name}")).collect();
+        self.compile(&[source.to_path_buf()], &libraries, &executable)?;
+        Ok(executable)
+    }
+
+    /// Has the compiler make one file of sources.
+    ///
+    /// # Errors
+    /// With the compiler's words.
+    pub(crate) fn compile(&self, sources: &[PathBuf], flags: &[String], to: &Path) -> Result<()> {
         let mut nvcc = Command::new(&self.nvcc);
-        nvcc.args(["-O2", "-std=c++17", "-arch=sm_90"]).arg(source).arg("-o").arg(&executable);
+        nvcc.args(["-O2", "-std=c++17", "-arch=sm_90"]).args(sources).arg("-o").arg(to);
         for headers in &self.headers {
             nvcc.arg("-I").arg(headers);
         }
         for libraries in &self.libraries {
             nvcc.arg("-L").arg(libraries).arg("-Xlinker").arg(format!("-rpath,{}", libraries.display()));
         }
-        nvcc.args(linked(&text).map(|name| format!("-l:{name}")));
+        nvcc.args(flags);
         let output = nvcc.output().with_context(|| format!("does not start: {}", self.nvcc.display()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("not built: {}", said.lines().take(3).collect::<Vec<_>>().join(" | "));
         }
-        Ok(executable)
+        Ok(())
     }
 }
 

@@ -1,0 +1,255 @@
+//! `floe-bench conformance`: public programs that nobody here wrote, natively and through floe.
+//! In: a checkout of them, which the user has made, and a compiler. Out: a line per program, a JSON file where a folder is
+//! named, and an exit code, which is 0 when every program that passes natively passes through floe. A program's exit code
+//! is its verdict.
+
+mod list;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::bars::Way;
+use crate::frameworks::Toolkit;
+use crate::installation::Installation;
+use crate::server::Server;
+use crate::{machine, program};
+use list::{List, Program};
+
+/// Flags of `floe-bench conformance`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The checkout of NVIDIA's cuda-samples
+    #[arg(long, value_name = "FOLDER")]
+    samples: PathBuf,
+    /// Programs to run: vectorAdd, simpleStreams, … [default: all of the list]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the built programs lie; what is there is not built again [default: a temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    built: Option<PathBuf>,
+    /// Only build
+    #[arg(long, requires = "built")]
+    build_only: bool,
+    /// The way of floe
+    #[arg(long, value_name = "WAY", default_value = "shm", value_parser = crate::speed::way)]
+    way: Way,
+    /// End a program that says nothing for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    silence: u64,
+    /// Write conformance.json and the programs' output into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The Python whose wheels of NVIDIA's libraries are used, too
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    device_library: String,
+}
+
+/// How one program went.
+#[derive(Debug, Serialize)]
+struct Compared {
+    program: String,
+    verdict: Verdict,
+    /// Why, where it did not pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Seconds natively and through floe.
+    seconds: [f64; 2],
+}
+
+/// In short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Passed,
+    /// Passes natively only.
+    Failed,
+    /// Native fails too, or waives its test: nothing was checked.
+    FailsNatively,
+    /// No executable.
+    NotBuilt,
+}
+
+/// Builds, runs and compares.
+///
+/// # Errors
+/// When nothing could be run: no installation, no device, no checkout, no such program.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let list = List::read()?;
+    let commit = list.commit.clone();
+    let programs = list.chosen(&arguments.only)?;
+    let installation = Installation::of_this_executable()?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let made = |wanted: Option<PathBuf>, otherwise: &str| -> Result<PathBuf> {
+        let path = wanted.unwrap_or_else(|| folder.path().join(otherwise));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot be made: {}", path.display()))?;
+        path.canonicalize().with_context(|| format!("cannot be found: {}", path.display()))
+    };
+    let samples = arguments.samples.canonicalize();
+    let tested = Tested {
+        arguments,
+        samples: samples.with_context(|| format!("no checkout: {}", arguments.samples.display()))?,
+        built: made(arguments.built.clone(), "built")?,
+        logs: made(arguments.out.as_ref().map(|out| out.join("conformance-logs")), "logs")?,
+        driver: installation.cpu_device().join("libcuda.so.1"),
+    };
+    if arguments.build_only {
+        let failed = programs.iter().filter(|program| tested.is_not_built(program)).count();
+        println!("{} programs: {failed} not built", programs.len());
+        return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let gpu = server.gpu(&installation)?;
+    let mut all = Vec::new();
+    for program in &programs {
+        let compared = tested.compare(program, &installation, &server, gpu.kind == "cpu")?;
+        tell(&compared);
+        all.push(compared);
+        // What was found so far is kept, whatever ends this.
+        if let Some(out) = &arguments.out {
+            write(&out.join("conformance.json"), &gpu.name, &commit, &all)?;
+        }
+    }
+    Ok(verdict(&all))
+}
+
+/// Programs that are built and run.
+struct Tested<'a> {
+    arguments: &'a Arguments,
+    samples: PathBuf,
+    built: PathBuf,
+    logs: PathBuf,
+    /// A `libcuda.so.1` to link with.
+    driver: PathBuf,
+}
+
+impl Tested<'_> {
+    fn is_not_built(&self, program: &Program) -> bool {
+        let built = self.build(program);
+        match &built {
+            Ok(path) => println!("{}", path.display()),
+            Err(error) => println!("NOT BUILT: {}: {error:#}", program.name()),
+        }
+        built.is_err()
+    }
+
+    /// The program's executable, beside the files that it loads.
+    fn build(&self, program: &Program) -> Result<PathBuf> {
+        let (folder, out) = (program.folder(&self.samples), self.built.join(program.name()));
+        let executable = out.join(program.name());
+        if executable.is_file() {
+            return Ok(executable);
+        }
+        program.check(&self.samples)?;
+        std::fs::create_dir_all(&out).with_context(|| format!("cannot be made: {}", out.display()))?;
+        let toolkit = Toolkit::find(&self.arguments.python)?;
+        let compile = |sources: &[PathBuf], flags: &[String], to: &Path| {
+            let common = [self.samples.join("Common"), folder.clone()];
+            let headers = common.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);
+            let all: Vec<String> = ["--extended-lambda".to_owned()].into_iter().chain(headers).collect();
+            toolkit.compile(sources, &[&all, flags].concat(), to)
+        };
+        for (module, source) in &program.modules {
+            let kind = if module.ends_with(".ptx") { "-ptx" } else { "-fatbin" };
+            compile(&[folder.join(source)], &[kind.to_owned()], &out.join(module))?;
+        }
+        let sources: Vec<PathBuf> = program.sources.iter().map(|source| folder.join(source)).collect();
+        let libraries = program.libraries.iter().map(|name| format!("-l:lib{name}.so.{}", soversion(name)));
+        // Any library of the driver's name will do: the program finds another one when it runs.
+        let driver = ["-Xlinker".to_owned(), self.driver.display().to_string(), "-ldl".to_owned()];
+        let flags: Vec<String> = program.flags.iter().cloned().chain(libraries).chain(driver).collect();
+        compile(&sources, &flags, &executable)?;
+        Ok(executable)
+    }
+
+    fn compare(
+        &self,
+        program: &Program,
+        installation: &Installation,
+        server: &Server,
+        cpu_device: bool,
+    ) -> Result<Compared> {
+        let of = |verdict, reason, seconds| Compared { program: program.name().to_owned(), verdict, reason, seconds };
+        let executable = match self.build(program) {
+            Ok(executable) => executable,
+            Err(error) => return Ok(of(Verdict::NotBuilt, Some(format!("{error:#}")), [0.0; 2])),
+        };
+        let run = |way: Way| -> Result<(Option<String>, f64)> {
+            let words: Vec<PathBuf> =
+                [executable.clone()].into_iter().chain(program.args.iter().map(PathBuf::from)).collect();
+            let mut command = server.started(installation, &words, way, 1, cpu_device);
+            // Data lies beside the sources, what was made of them beside the executable.
+            let beside = if program.modules.is_empty() { None } else { executable.parent() };
+            command.current_dir(beside.map_or_else(|| program.folder(&self.samples), Path::to_path_buf));
+            let log = self.logs.join(format!("{}.{}.log", program.name(), way.name()));
+            let (start, mut last) = (Instant::now(), String::new());
+            let silence = Duration::from_secs(self.arguments.silence);
+            let ending = program::run(command, &log, silence, |line| {
+                if !line.text.trim().is_empty() {
+                    last.clone_from(&line.text);
+                }
+            })?;
+            let why = (!ending.success).then(|| format!("{}: {last} | {}", ending.how, ending.said));
+            Ok((why, start.elapsed().as_secs_f64()))
+        };
+        let (native, native_seconds) = run(Way::Native)?;
+        if native.is_some() {
+            return Ok(of(Verdict::FailsNatively, native, [native_seconds, 0.0]));
+        }
+        let (floe, seconds) = run(self.arguments.way)?;
+        let verdict = if floe.is_none() { Verdict::Passed } else { Verdict::Failed };
+        Ok(of(verdict, floe, [native_seconds, seconds]))
+    }
+}
+
+/// The version in the name of a library of CUDA 13.
+fn soversion(library: &str) -> u32 {
+    match library {
+        "cufft" | "cusolver" | "cusparse" => 12,
+        "curand" => 10,
+        _ => 13,
+    }
+}
+
+fn tell(compared: &Compared) {
+    let word = match compared.verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "FAILED",
+        Verdict::FailsNatively => "fails natively too",
+        Verdict::NotBuilt => "not built",
+    };
+    let reason = compared.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+    println!("{}: {word}{reason}", compared.program);
+}
+
+fn verdict(all: &[Compared]) -> ExitCode {
+    let count = |verdict| all.iter().filter(|compared| compared.verdict == verdict).count();
+    let (passed, failed) = (count(Verdict::Passed), count(Verdict::Failed));
+    println!(
+        "{} programs: of {} that pass natively {passed} pass through floe; {} fail natively, {} were not built",
+        all.len(),
+        passed + failed,
+        count(Verdict::FailsNatively),
+        count(Verdict::NotBuilt)
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write(path: &Path, device: &str, commit: &str, all: &[Compared]) -> Result<()> {
+    let record = serde_json::json!({
+        "date": machine::date(),
+        "floe": machine::version(),
+        "device": device,
+        "machine": machine::description(),
+        "samples": commit,
+        "programs": all,
+    });
+    let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;
+    std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+}
