@@ -58,3 +58,11 @@ fn static_cudart_on_the_device_library_alone() {
 fn shared_cudart_on_the_device_library_alone() {
     every_run_passes(examples(), Linkage::Shared, Program::on_the_device_library);
 }
+
+#[test]
+fn kernels_of_the_cpu_device_reach_pinned_memory_of_their_own_process() {
+    for linkage in [Linkage::Static, Linkage::Shared] {
+        let outcome = example("pinned", linkage, &["mapped"]).on_the_device_library().run();
+        assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{outcome:?}");
+    }
+}

@@ -25,7 +25,7 @@ use floe_surface::Driver;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
-use addresses::{ADDRESSES, WINDOWS};
+use addresses::{ADDRESSES, REACHED, WINDOWS};
 use calls::array::Arrays;
 use calls::context::Contexts;
 use calls::graph::Execs;
@@ -88,13 +88,13 @@ impl Simulator {
     }
 
     pub(crate) fn new(settings: &Settings) -> Self {
-        match Memory::reserve(ADDRESSES.start, ADDRESSES.end - ADDRESSES.start) {
+        match Memory::reserve(REACHED.start, REACHED.end - REACHED.start) {
             Ok(memory) => Self::with_memory(settings, memory, None),
             Err(error) => {
                 log::warn(format_args!("cannot reserve addresses for the CPU device: {error}"));
                 log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 64 TiB"));
                 // Without addresses there are no devices; one granule stands in so that every call can still answer.
-                let memory = Memory::reserve(ADDRESSES.start, GRANULARITY)
+                let memory = Memory::reserve(REACHED.start, GRANULARITY)
                     .expect("a process that cannot reserve 2 MiB of addresses cannot run either");
                 Self::with_memory(settings, memory, Some(CudaError::OUT_OF_MEMORY))
             }
@@ -110,7 +110,7 @@ impl Simulator {
                 Err(error) => failure = Some(error),
             }
         }
-        let host_memory = Arc::<HostMemory>::default();
+        let host_memory = Arc::new(HostMemory::reached(&memory));
         Self {
             executor: Executor::new(Arc::clone(&memory), Arc::clone(&host_memory), settings.cores, settings.queues),
             memory,

@@ -18,5 +18,9 @@ pub(super) const KERNEL_HEAPS_SPAN: u64 = SPAN / 2;
 pub(super) const ALLOCATIONS: u64 = WINDOWS.start - 2 * MAX_DEVICES as u64 * SPAN;
 /// Variables of modules, whichever their device.
 pub(super) const VARIABLES: Range<u64> = ALLOCATIONS + MAX_DEVICES as u64 * SPAN..KERNEL_HEAPS;
-/// All device addresses of the process.
+/// Addresses that are a device's memory.
 pub(super) const ADDRESSES: Range<u64> = ALLOCATIONS..WINDOWS.end;
+/// Pinned memory that the program allocates: the host's own, at addresses that kernels reach.
+pub(super) const PINNED: Range<u64> = ALLOCATIONS - SPAN..ALLOCATIONS;
+/// All addresses that kernels can reach.
+pub(super) const REACHED: Range<u64> = PINNED.start..ADDRESSES.end;

@@ -1,7 +1,7 @@
 //! Allocation of device and host memory: sizes come in, addresses go out.
 //! A free waits for all work of the process first, as CUDA's does, so that no kernel ever touches what is gone.
-//! Managed memory is device memory, which lies at the same addresses of this process. Mapped host memory is refused by
-//! name: kernels see the device's addresses only.
+//! Managed memory is device memory, which lies at the same addresses of this process, as pinned memory that is allocated
+//! here does. Registered memory that kernels are to reach is refused by name: it lies where the program has it.
 
 pub(crate) mod device_memory;
 pub(crate) mod heap;
@@ -102,7 +102,9 @@ impl Simulator {
     }
 
     fn refuse_mapped(&self, what: &str) -> CudaError {
-        super::log::warn(format_args!("{what}: the CPU device cannot map host memory (CAN_MAP_HOST_MEMORY is 0)"));
+        super::log::warn(format_args!(
+            "{what}: kernels of the CPU device reach host memory only where cuMemHostAlloc gave it (CAN_MAP_HOST_MEMORY is 0)"
+        ));
         CudaError::NOT_SUPPORTED
     }
 }
@@ -175,8 +177,8 @@ impl MemoryCalls for Simulator {
         if flags & !(PORTABLE | DEVICEMAP | WRITECOMBINED) != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
-        if flags & DEVICEMAP != 0 {
-            return Err(self.refuse_mapped("host memory with DEVICEMAP"));
+        if flags & DEVICEMAP != 0 && !self.host_memory.is_reached() {
+            self.demand_identity("host memory with DEVICEMAP")?;
         }
         let context = self.working()?;
         self.graphs.refuse_unsafe()?;
@@ -185,10 +187,11 @@ impl MemoryCalls for Simulator {
 
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         self.working()?;
-        if flags != 0 || self.host_memory.find(pointer.0).is_none() {
-            return Err(CudaError::INVALID_VALUE);
+        match self.host_memory.find(pointer.0) {
+            Some(found) if flags == 0 && found.is_reached => Ok(DevicePtr(pointer.0)),
+            Some(_) if flags == 0 => Err(self.refuse_mapped("device pointer of host memory")),
+            _ => Err(CudaError::INVALID_VALUE),
         }
-        Err(self.refuse_mapped("device pointer of host memory"))
     }
 
     fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {

@@ -84,7 +84,7 @@ impl MemoryError {
 
 struct Mapping {
     length: u64,
-    /// Keeps the bytes alive while they are mapped; `None` for the host's own memory.
+    /// Keeps the bytes alive while they are mapped; `None` for the process's own pages.
     _backing: Option<Arc<Backing>>,
 }
 
@@ -199,31 +199,57 @@ impl Memory {
         if !fits {
             return Err(MemoryError::Range { address: offset, length });
         }
+        self.fill_hole(address, length, Some(Arc::clone(backing)), |host, bytes| {
+            // SAFETY: `fill_hole` gives a range of our own reservation that holds no mapping, so no Rust object lives
+            // there; MAP_FIXED replaces only reserved pages.
+            unsafe {
+                rustix::mm::mmap(
+                    host,
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                    backing.file(),
+                    backing.offset() + offset,
+                )
+            }
+        })
+    }
+
+    /// Maps zeroed pages of this process's own at `address`: host memory that kernels reach. Address and length are
+    /// multiples of [`GRANULE`].
+    ///
+    /// # Errors
+    /// As [`Memory::map`].
+    pub fn map_own(&self, address: u64, length: u64) -> Result<(), MemoryError> {
+        self.check_range(address, length)?;
+        self.fill_hole(address, length, None, |host, bytes| {
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            // SAFETY: as in `map`.
+            unsafe { rustix::mm::mmap_anonymous(host, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }
+        })
+    }
+
+    /// Has `map` map a range where nothing is mapped.
+    fn fill_hole(
+        &self,
+        address: u64,
+        length: u64,
+        backing: Option<Arc<Backing>>,
+        map: impl FnOnce(*mut c_void, usize) -> rustix::io::Result<*mut c_void>,
+    ) -> Result<(), MemoryError> {
         let mut mappings = floe_lock::lock(&self.mappings);
         if let Some((&before, mapping)) = mappings.range(..address + length).next_back()
             && before + mapping.length > address
         {
             return Err(MemoryError::Occupied { address: before.max(address) });
         }
-        // SAFETY: the range lies in our own reservation and holds no mapping (checked above, under the lock), so no Rust
-        // object lives there; MAP_FIXED replaces only reserved pages.
-        unsafe {
-            rustix::mm::mmap(
-                self.host_of(address),
-                to_usize(length),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
-                backing.file(),
-                backing.offset() + offset,
-            )
-        }
-        .map_err(|cause| MemoryError::system("mmap", cause))?;
-        mappings.insert(address, Mapping { length, _backing: Some(Arc::clone(backing)) });
+        map(self.host_of(address), to_usize(length)).map_err(|cause| MemoryError::system("mmap", cause))?;
+        mappings.insert(address, Mapping { length, _backing: backing });
         self.mark(address, length, 1);
         Ok(())
     }
 
-    /// Removes the mapping that `map` made with exactly this address and length, between accesses of the host. The caller
+    /// Removes the mapping that `map` or `map_own` made with exactly this address and length, between accesses of the host. The caller
     /// sees to it that no kernel uses it any more.
     ///
     /// # Errors

@@ -25,6 +25,24 @@ fn two_mappings_of_one_backing_show_the_same_bytes() {
 }
 
 #[test]
+fn pages_of_the_process_are_mapped_where_nothing_is() {
+    let memory = Memory::reserve(0x22a0_0000_0000, 1 << 32).expect("reserve");
+    let at = memory.base() + GRANULE;
+    memory.map_own(at, GRANULE).expect("map");
+    memory.write(at + 5, b"own").expect("write");
+    let mut seen = [7; 5];
+    memory.read(at + 4, &mut seen).expect("read");
+    assert_eq!(&seen, b"\0own\0");
+    assert!(
+        matches!(memory.map_own(memory.base(), 2 * GRANULE), Err(MemoryError::Occupied { address }) if address == at)
+    );
+    memory.unmap(at, GRANULE).expect("unmap");
+    memory.map_own(at, GRANULE).expect("map again");
+    memory.read(at + 4, &mut seen).expect("read");
+    assert_eq!(seen, [0; 5], "new pages");
+}
+
+#[test]
 fn a_range_stays_mapped_while_the_host_accesses_it() {
     const LENGTH: u64 = 4 * GRANULE;
     let memory = Memory::reserve(0x2280_0000_0000, 1 << 32).expect("reserve");

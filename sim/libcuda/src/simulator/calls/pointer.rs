@@ -121,12 +121,14 @@ fn of_host(attribute: u32, address: u64, found: &Pinned, device: usize) -> CudaR
         ask::IS_LEGACY_CUDA_IPC_CAPABLE => PointerAttribute::IsLegacyIpcCapable(false),
         ask::RANGE_START_ADDR => PointerAttribute::RangeStart(DevicePtr(found.range.pointer().0)),
         ask::RANGE_SIZE => PointerAttribute::RangeSize(found.range.len()),
-        ask::MAPPED => PointerAttribute::Mapped(false),
+        ask::MAPPED => PointerAttribute::Mapped(found.is_reached),
+        ask::DEVICE_POINTER if found.is_reached => PointerAttribute::DevicePointer(DevicePtr(address)),
         ask::ALLOWED_HANDLE_TYPES => PointerAttribute::AllowedHandleTypes(0),
         ask::IS_GPU_DIRECT_RDMA_CAPABLE => PointerAttribute::IsGpuDirectRdmaCapable(false),
+        ask::ACCESS_FLAGS if found.is_reached => PointerAttribute::AccessFlags(access_flags::READWRITE),
         ask::ACCESS_FLAGS => PointerAttribute::AccessFlags(access_flags::NONE),
         ask::MEMPOOL_HANDLE => PointerAttribute::MemPool(MemPool::NULL),
-        // DEVICE_POINTER: kernels cannot reach host memory here.
+        // DEVICE_POINTER: kernels do not reach this host memory.
         _ => return Err(CudaError::INVALID_VALUE),
     })
 }

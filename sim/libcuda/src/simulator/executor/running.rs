@@ -158,7 +158,7 @@ impl Executor {
     fn explain(&self, fault: &Fault) {
         if fault.kind == FaultKind::IllegalAddress && self.host_memory.find(fault.address).is_some() {
             log::warn(format_args!(
-                "kernel {} used pinned host memory at {:#x}: kernels of the CPU device reach device memory only",
+                "kernel {} used registered host memory at {:#x}: kernels of the CPU device do not reach it",
                 fault.kernel, fault.address
             ));
         }

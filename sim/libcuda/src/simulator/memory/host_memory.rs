@@ -1,18 +1,29 @@
 //! Host memory that the program allocated here or registered: which ranges count as pinned, and whose they are.
+//! Kernels reach what was allocated here, at the same addresses, where those are free in this process.
 //! Asynchronous copies read and write pinned memory when their stream gets there, all other memory at the call.
 //! It does not wait: whoever frees has waited.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, HostPointer};
+use floe_machine::Memory;
 use floe_surface::{HostBlock, HostRange};
 
+use super::heap::AddressHeap;
+use crate::simulator::addresses::PINNED;
+use crate::simulator::log;
 use floe_lock::lock;
+
+/// The alignment of what is allocated: whole pages, which programs may count on.
+const PAGE: u64 = 4096;
 
 enum PinnedOrigin {
     /// Ours, freed with the entry.
     Allocated(HostBlock),
+    /// Ours, which kernels reach.
+    Reached(HostRange),
     /// The program's own.
     Registered(HostRange),
 }
@@ -33,6 +44,41 @@ pub(crate) struct Pinned {
     /// Handle of the context it was made in.
     pub(crate) context: u64,
     pub(crate) id: u64,
+    /// Kernels reach it at its address.
+    pub(crate) is_reached: bool,
+}
+
+/// Pages of this process among the addresses that kernels reach.
+struct Arena {
+    memory: Arc<Memory>,
+    heap: AddressHeap<()>,
+}
+
+impl Arena {
+    fn allocate(&mut self, bytes: usize) -> CudaResult<HostRange> {
+        let Self { memory, heap } = self;
+        let is_new = Cell::new(false);
+        let made = heap.allocate(bytes as u64, PAGE, |address, length| {
+            is_new.set(true);
+            memory.map_own(address, length)
+        });
+        let found = made.map_err(|_| CudaError::OUT_OF_MEMORY)?.ok_or(CudaError::OUT_OF_MEMORY)?;
+        if !is_new.get() {
+            // As new pages are.
+            memory.fill(found.address, 0, 1, bytes).map_err(|_| CudaError::UNKNOWN)?;
+        }
+        // SAFETY: the pages are mapped here for whoever asked, until `free`, before which all work has been waited for.
+        Ok(unsafe { HostRange::new(HostPointer(found.address), bytes) })
+    }
+
+    fn free(&mut self, range: &HostRange) {
+        self.heap.free(range.pointer().0);
+        for block in self.heap.take_empty(false) {
+            if let Err(error) = self.memory.unmap(block.address, block.length) {
+                log::warn(format_args!("cannot unmap pinned memory at {:#x}: {error}", block.address));
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -45,6 +91,8 @@ struct PinnedRanges {
 #[derive(Default)]
 pub(crate) struct HostMemory {
     state: Mutex<PinnedRanges>,
+    /// `None`: kernels reach no host memory, since the addresses are not free in this process.
+    arena: Option<Mutex<Arena>>,
 }
 
 /// Ids of host memory do not meet those of device allocations.
@@ -54,7 +102,7 @@ impl PinnedEntry {
     fn range(&self) -> HostRange {
         match &self.origin {
             PinnedOrigin::Allocated(block) => block.range(),
-            PinnedOrigin::Registered(range) => *range,
+            PinnedOrigin::Reached(range) | PinnedOrigin::Registered(range) => *range,
         }
     }
 }
@@ -76,14 +124,29 @@ impl PinnedRanges {
 }
 
 impl HostMemory {
+    /// Host memory that kernels of this memory's devices reach, if the addresses allow it.
+    pub(crate) fn reached(memory: &Arc<Memory>) -> Self {
+        let whole = memory.is_identity() && memory.base() == PINNED.start && memory.size() > PINNED.end - PINNED.start;
+        let arena = whole.then(|| Arena { memory: Arc::clone(memory), heap: AddressHeap::new(PINNED, 1) });
+        Self { state: Mutex::default(), arena: arena.map(Mutex::new) }
+    }
+
+    /// Whether kernels reach what is allocated here.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.arena.is_some()
+    }
+
     /// # Errors
     /// INVALID_VALUE for 0 bytes, OUT_OF_MEMORY.
     pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: u64) -> CudaResult<HostPointer> {
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
-        let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
-        Ok(lock(&self.state).insert(PinnedOrigin::Allocated(block), flags, context))
+        let origin = match &self.arena {
+            Some(arena) => PinnedOrigin::Reached(lock(arena).allocate(bytes)?),
+            None => PinnedOrigin::Allocated(HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?),
+        };
+        Ok(lock(&self.state).insert(origin, flags, context))
     }
 
     /// # Errors
@@ -102,7 +165,7 @@ impl HostMemory {
 
     pub(crate) fn is_allocated(&self, pointer: HostPointer) -> bool {
         let state = lock(&self.state);
-        state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, PinnedOrigin::Allocated(_)))
+        state.entries.get(&pointer.0).is_some_and(|entry| !matches!(entry.origin, PinnedOrigin::Registered(_)))
     }
 
     /// # Errors
@@ -120,8 +183,18 @@ impl HostMemory {
         if !self.is_allocated(pointer) {
             return Err(CudaError::INVALID_VALUE);
         }
-        lock(&self.state).entries.remove(&pointer.0);
+        let removed = lock(&self.state).entries.remove(&pointer.0);
+        self.give_back(removed.as_slice());
         Ok(())
+    }
+
+    fn give_back(&self, removed: &[PinnedEntry]) {
+        let Some(arena) = &self.arena else { return };
+        for entry in removed {
+            if let PinnedOrigin::Reached(range) = &entry.origin {
+                lock(arena).free(range);
+            }
+        }
     }
 
     /// # Errors
@@ -133,14 +206,18 @@ impl HostMemory {
     }
 
     pub(crate) fn free_of_context(&self, context: u64) {
-        lock(&self.state).entries.retain(|_, entry| entry.context != context);
+        let entries = &mut lock(&self.state).entries;
+        let removed: Vec<PinnedEntry> =
+            entries.extract_if(.., |_, entry| entry.context == context).map(|(_, entry)| entry).collect();
+        self.give_back(&removed);
     }
 
     /// The pinned memory around `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Pinned> {
         let state = lock(&self.state);
         let (_, entry) = state.around(address)?;
-        Some(Pinned { range: entry.range(), flags: entry.flags, context: entry.context, id: entry.id })
+        let is_reached = matches!(entry.origin, PinnedOrigin::Reached(_));
+        Some(Pinned { range: entry.range(), flags: entry.flags, context: entry.context, id: entry.id, is_reached })
     }
 
     /// Whether all of `range` is pinned.
