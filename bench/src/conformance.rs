@@ -168,6 +168,19 @@ impl Tested<'_> {
         Ok(executable)
     }
 
+    /// Where a program finds its files: beside its sources, or beside what was made of them, with a link to its data.
+    fn place(&self, program: &Program, executable: &Path) -> Result<PathBuf> {
+        let folder = program.folder(&self.samples);
+        let Some(beside) = executable.parent().filter(|_| !program.modules.is_empty()) else { return Ok(folder) };
+        let (data, link) = (folder.join("data"), beside.join("data"));
+        if data.is_dir() {
+            // The checkout may lie elsewhere than when the program was built.
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(&data, &link).with_context(|| format!("cannot be made: {}", link.display()))?;
+        }
+        Ok(beside.to_path_buf())
+    }
+
     fn compare(
         &self,
         program: &Program,
@@ -184,9 +197,7 @@ impl Tested<'_> {
             let words: Vec<PathBuf> =
                 [executable.clone()].into_iter().chain(program.args.iter().map(PathBuf::from)).collect();
             let mut command = server.started(installation, &words, way, 1, cpu_device);
-            // Data lies beside the sources, what was made of them beside the executable.
-            let beside = if program.modules.is_empty() { None } else { executable.parent() };
-            command.current_dir(beside.map_or_else(|| program.folder(&self.samples), Path::to_path_buf));
+            command.current_dir(self.place(program, &executable)?);
             let log = self.logs.join(format!("{}.{}.log", program.name(), way.name()));
             let (start, mut last) = (Instant::now(), String::new());
             let silence = Duration::from_secs(self.arguments.silence);

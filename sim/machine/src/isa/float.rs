@@ -79,6 +79,9 @@ pub(super) fn rows(rows: &mut Vec<Row>) {
     rounded!(baseline_handlers, rows, Rm, ".rm");
     rounded!(baseline_handlers, rows, Rp, ".rp");
     fused!(rows, Rn, ".rn");
+    // Of targets before sm_20, which name no rounding: a GPU's driver takes it as fma.rn.ftz (PTX ISA, `mad`).
+    three!(rows, "mad.f32", (f32, f32, f32) -> f32, float::fma_f32::<Rn, true, false>);
+    three!(rows, "mad.sat.f32", (f32, f32, f32) -> f32, float::fma_f32::<Rn, true, true>);
     fused!(rows, Rz, ".rz");
     fused!(rows, Rm, ".rm");
     fused!(rows, Rp, ".rp");
