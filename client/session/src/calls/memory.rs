@@ -18,7 +18,7 @@ use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls, PAGE};
 
 use crate::client::Client;
-use crate::log::log_once;
+use crate::log::{log, log_once};
 use crate::lookup::Found;
 use crate::memory::host_memory::expect_addresses;
 use crate::memory::host_memory::file_pages::FilePages;
@@ -142,6 +142,13 @@ impl MemoryCalls for Client {
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let vgpu = &self.working()?.vgpu;
+        if !vgpu.can_map() {
+            log!(
+                Warn,
+                "cuMemHostGetDevicePointer: kernels of this GPU reach no host memory (CAN_MAP_HOST_MEMORY is 0)"
+            );
+            return Err(CudaError::NOT_SUPPORTED);
+        }
         expect_addresses(&pinned);
         vgpu.mirrors.forgive(pinned.host_start);
         let offered = self.offer_registered(pinned.host_start, vgpu);
