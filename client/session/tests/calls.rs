@@ -322,6 +322,38 @@ fn idle_streams_are_synchronized_without_asking() {
 }
 
 #[test]
+fn memory_that_the_program_maps_belongs_to_no_context() {
+    use floe_abi::{MemAccess, MemAllocationProperties, MemLocation};
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let location = MemLocation { kind: floe_abi::location_type::DEVICE, id: 0 };
+    let properties = MemAllocationProperties { kind: 1, location, ..MemAllocationProperties::default() };
+    let granularity = client.mem_get_allocation_granularity(&properties, 0).unwrap();
+    let at = client.mem_address_reserve(granularity, 0, DevicePtr::NULL, 0).unwrap();
+    let memory = client.mem_create(granularity, &properties, 0).unwrap();
+    client.mem_map(at, granularity, 0, memory, 0).unwrap();
+    client.mem_set_access(at, granularity, &[MemAccess { location, flags: 3 }]).unwrap();
+    let (mut bytes, mut seen, other) = ([5u8; 16], [0u8; 16], client.mem_alloc(16).unwrap());
+    client.memcpy_htod(Stream::LEGACY, at, host(&mut bytes)).unwrap();
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    assert_eq!(server.count("ResetContext"), 0);
+    assert_eq!(client.mem_free(other), Err(CudaError::INVALID_VALUE), "the context's own is gone");
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut seen), at).unwrap();
+    assert_eq!(seen, bytes);
+    client.device_primary_ctx_release(Device(0)).unwrap();
+    client.mem_unmap(at, granularity).unwrap();
+    client.mem_release(memory).unwrap();
+    client.mem_address_free(at, granularity).unwrap();
+    assert_eq!(server.count("ResetContext"), 0);
+    // The next context is as every other: nothing is left that outlives it.
+    let context = client.device_primary_ctx_retain(Device(0)).unwrap();
+    client.ctx_set_current(context).unwrap();
+    client.mem_alloc(16).unwrap();
+    client.device_primary_ctx_release(Device(0)).unwrap();
+    server.wait_for("ResetContext", 1);
+}
+
+#[test]
 fn virtual_memory_is_reserved_mapped_and_given_back() {
     use floe_abi::{MemAccess, MemAllocationProperties, MemLocation};
     let server = Server::start(Options::default());

@@ -92,7 +92,7 @@ impl ContextCalls for Client {
         if !was_alive {
             return Ok(());
         }
-        if device.vgpu.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if device.is_last() {
             device.reset(true)?;
         } else {
             device.vgpu.synchronize()?;

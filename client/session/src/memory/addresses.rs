@@ -40,6 +40,11 @@ impl Addresses {
         true
     }
 
+    /// Whether anything is taken.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
     /// The taken range that holds this address.
     pub(crate) fn find(&self, address: u64) -> Option<Range<u64>> {
         let (start, length) = self.taken.range(..=address).next_back()?;

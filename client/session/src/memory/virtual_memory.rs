@@ -94,6 +94,11 @@ impl VirtualMemory {
         *self = Self::new(self.whole.clone(), self.granularity);
     }
 
+    /// Whether the program has reserved addresses or has physical memory.
+    pub(crate) fn is_used(&self) -> bool {
+        self.reserved.is_used() || !self.physical.is_empty()
+    }
+
     /// Whether `at..end` is mapped by the program and accessible, possibly by several mappings side by side.
     pub(crate) fn covers(&self, mut at: u64, end: u64) -> bool {
         while at < end {

@@ -58,11 +58,14 @@ impl DeviceState {
         if !context.alive.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        if self.vgpu.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.reset(false)
-        } else {
-            self.clear_context(context.handle())
-        }
+        if self.is_last() { self.reset(false) } else { self.clear_context(context.handle()) }
+    }
+
+    /// A context of the vGPU less. Whether the worker's ends with it: not while another is alive, nor while there is memory
+    /// that the program maps by itself, which belongs to no context. A context in error always ends.
+    pub(crate) fn is_last(&self) -> bool {
+        let was_last = self.vgpu.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1;
+        was_last && (self.vgpu.errors.check().is_err() || !lock(&self.vgpu.virtual_memory).is_used())
     }
 
     /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
