@@ -92,7 +92,7 @@ impl Simulator {
             Ok(memory) => Self::with_memory(settings, memory, None),
             Err(error) => {
                 log::warn(format_args!("cannot reserve addresses for the CPU device: {error}"));
-                log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 64 TiB"));
+                log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 68 TiB"));
                 // Without addresses there are no devices; one granule stands in so that every call can still answer.
                 let memory = Memory::reserve(REACHED.start, GRANULARITY)
                     .expect("a process that cannot reserve 2 MiB of addresses cannot run either");

@@ -58,13 +58,16 @@ impl Simulator {
         None
     }
 
-    /// Whether the program may copy `[address, address + bytes)` of the device.
+    /// Whether the program may copy `[address, address + bytes)` of the device, or of pinned memory that it reaches.
     ///
     /// # Errors
     /// INVALID_VALUE where a byte of it is not allocated, or not accessible.
     pub(crate) fn check_device_range(&self, address: u64, bytes: u64) -> CudaResult<()> {
         if bytes == 0 {
             return Ok(());
+        }
+        if !self.is_device_address(address) {
+            return if self.host_memory.reaches(address, bytes) { Ok(()) } else { Err(CudaError::INVALID_VALUE) };
         }
         if let Some(device) = self.device_of_allocation(address) {
             let (found, _) = device.memory.find(address).ok_or(CudaError::INVALID_VALUE)?;

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use floe_abi::{
     Array3dDescriptor, CudaError, Device, DevicePtr, Event, HostPointer, LaunchAttributeValue, MemAccess,
-    MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties, Stream, access_flags, allocation_type,
-    context_flags, launch_attribute, location_type, memory_type, pointer_attribute, stream_flags,
+    MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties, Stream, StreamMemoryOperation,
+    access_flags, allocation_type, context_flags, launch_attribute, location_type, memory_type, pointer_attribute,
+    stream_flags, stream_memory_operation,
 };
 use floe_surface::{
     ArrayCalls, ContextCalls, CopyBox, CopyCalls, CopyPlace, EventCalls, GraphMemoryCalls, HostBlock, HostFunction,
     HostRange, LaunchCalls, MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls,
-    VirtualMemoryCalls,
+    StreamMemoryCalls, VirtualMemoryCalls,
 };
 
 use super::Simulator;
@@ -274,6 +275,28 @@ fn a_graph_does_not_copy_where_a_destroyed_array_was() {
         graphs::cuGraphLaunch(simulator, Stream::LEGACY, exec, stream)
     };
     assert_eq!(launched, Err(CudaError::INVALID_HANDLE));
+}
+
+#[test]
+fn no_call_names_bytes_behind_the_end_of_pinned_memory_or_of_freed_memory() {
+    let simulator = simulator();
+    let device = simulator.mem_alloc(256).expect("room");
+    let (pinned, kept) = (simulator.mem_host_alloc(100, 0).expect("memory"), simulator.mem_host_alloc(100, 0));
+    let write = |at: u64| {
+        let word = StreamMemoryOperation::on_word(stream_memory_operation::WRITE_VALUE_32, DevicePtr(at), 0x55, 0);
+        simulator.stream_batch_mem_op(Stream::LEGACY, &[word], 0)
+    };
+    let refused = Err(CudaError::INVALID_VALUE);
+    assert_eq!(write(pinned.0 + 96), Ok(()));
+    assert_eq!((write(pinned.0 + 100), write(pinned.0 + 4096 - 4)), (refused, refused));
+    assert_eq!(simulator.memset_d8(Stream::LEGACY, DevicePtr(pinned.0 + 90), 1, 11), refused);
+    assert_eq!(simulator.memcpy_dtod(Stream::LEGACY, device, DevicePtr(pinned.0 + 90), 11), refused);
+    assert_eq!(simulator.memcpy_dtod(Stream::LEGACY, device, DevicePtr(pinned.0 + 90), 10), Ok(()));
+    assert_eq!(read(&simulator, device, 10), [0, 0, 0, 0, 0, 0, 0x55, 0, 0, 0]);
+    simulator.mem_free_host(pinned).expect("allocated");
+    assert_eq!(write(pinned.0), refused);
+    assert_eq!(simulator.memcpy_dtod(Stream::LEGACY, device, DevicePtr(pinned.0), 4), refused);
+    simulator.mem_free_host(kept.expect("memory")).expect("allocated");
 }
 
 #[test]

@@ -18,11 +18,10 @@ impl Body<'_, '_> {
     pub(crate) fn copy_async(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
         let words: Vec<&str> = instruction.opcode.modifiers().collect();
         match (words.as_slice(), instruction.operands.as_slice()) {
-            (["async", "commit_group" | "wait_all"], []) => self.nothing(),
-            (["async", "wait_group"], [Operand::Integer(groups)]) => match u32::try_from(groups.bits) {
-                Ok(_) => self.nothing(),
-                Err(_) => Err(format!("number of groups: {}", groups.as_i64())),
-            },
+            // ptxas takes any number of groups.
+            (["async", "commit_group" | "wait_all"], []) | (["async", "wait_group"], [Operand::Integer(_)]) => {
+                self.nothing()
+            }
             (["async", "mbarrier", "arrive", words @ .., "b64"], [address]) => {
                 let (alone, space) = match words {
                     [] => (false, SpaceKind::Generic),

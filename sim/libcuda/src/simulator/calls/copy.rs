@@ -30,16 +30,21 @@ impl Simulator {
             self.check_device_range(address.0, bytes as u64)?;
             return Ok(End::Device(address.0));
         }
+        if self.host_memory.reaches(address.0, bytes as u64) {
+            return Ok(End::Device(address.0));
+        }
         if bytes == 0 {
             return Ok(End::Bytes(Vec::new()));
         }
         self.host_memory.part(address.0, bytes).map(End::Host).ok_or(CudaError::INVALID_VALUE)
     }
 
-    /// The end a host address stands for: managed memory is the device's, which knows its order.
+    /// The end a host address stands for: managed memory is the device's, which knows its order. Pinned memory that kernels
+    /// reach is looked up again when the copy runs, as a device's is: it may have been freed.
     fn host_end(&self, range: &HostRange) -> CudaResult<End> {
-        if self.is_device_address(range.pointer().0) {
-            return self.device_end(DevicePtr(range.pointer().0), range.len());
+        let at = range.pointer().0;
+        if self.is_device_address(at) || self.host_memory.reaches(at, range.len() as u64) {
+            return self.device_end(DevicePtr(at), range.len());
         }
         Ok(End::Host(*range))
     }
@@ -48,7 +53,7 @@ impl Simulator {
         if self.is_device_address(range.device().0) {
             self.device_end(range.device(), range.len())
         } else {
-            Ok(End::Host(range.host()))
+            self.host_end(&range.host())
         }
     }
 

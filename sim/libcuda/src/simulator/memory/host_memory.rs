@@ -220,6 +220,14 @@ impl HostMemory {
         Some(Pinned { range: entry.range(), flags: entry.flags, context: entry.context, id: entry.id, is_reached })
     }
 
+    /// Whether kernels reach these bytes, all of one allocation.
+    pub(crate) fn reaches(&self, address: u64, bytes: u64) -> bool {
+        let state = lock(&self.state);
+        state.around(address).is_some_and(|(start, entry)| {
+            matches!(entry.origin, PinnedOrigin::Reached(_)) && bytes <= entry.length - (address - start)
+        })
+    }
+
     /// Whether all of `range` is pinned.
     pub(crate) fn is_pinned(&self, range: &HostRange) -> bool {
         let state = lock(&self.state);
