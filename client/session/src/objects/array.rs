@@ -36,6 +36,8 @@ impl Vgpu {
         // Freed memory may still be in quarantine, and blocks may lie idle.
         self.synchronize()?;
         self.trim(0)?;
+        // Other threads may keep the vGPU busy for ever. Waiting for it is what an array costs now.
+        self.release_arrays()?;
         self.call(&message).map(|_| ())
     }
 
@@ -51,12 +53,14 @@ impl Vgpu {
         self.give_up_arrays()
     }
 
-    /// Releases destroyed arrays at the server, if nothing is outstanding, but for those that a call still names.
+    /// Releases destroyed arrays at the server, if nothing is outstanding.
     pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
+        if self.order.is_idle() { self.release_arrays() } else { Ok(()) }
+    }
+
+    /// Releases destroyed arrays at the server, but for those that a call still names.
+    fn release_arrays(&self) -> CudaResult<()> {
         let mut waiting = lock(&self.leaving_arrays);
-        if waiting.is_empty() || !self.order.is_idle() {
-            return Ok(());
-        }
         // A name that only this list has is given to nobody any more. Posted under the lock: a reset comes before it or
         // behind it.
         let mut unnamed = waiting.extract_if(.., |name| Arc::get_mut(name).is_some());
