@@ -10,6 +10,9 @@ use serde::Deserialize;
 
 const TABLE: &str = include_str!("../../conformance/nvidia-samples.toml");
 
+/// The folder of headers that the programs share.
+pub(super) const COMMON: &str = "Common";
+
 /// The table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,7 +93,16 @@ impl Program {
             bail!("{} is not in the checkout: {}", self.path, checkout.display());
         }
         ensure!(found == self.tree, "{} is another than the listed one: {found}, listed {}", self.path, self.tree);
+        let mut git = Command::new("git");
+        git.arg("-C").arg(checkout).args(["diff", "--quiet", "HEAD", "--"]).args([&self.path, COMMON]);
+        let status = git.status().context("git does not start")?;
+        ensure!(status.success(), "{} or {COMMON} was changed in the checkout: {}", self.path, checkout.display());
         Ok(())
+    }
+
+    /// What an executable was made from, for whoever finds it.
+    pub(super) fn stamp(&self) -> &str {
+        &self.tree
     }
 }
 
@@ -137,6 +149,8 @@ mod tests {
         let found = why.split(' ').find(|word| word.trim_end_matches(',').len() == 40).expect("its hash");
         program.tree = found.trim_end_matches(',').to_owned();
         program.check(folder.path()).expect("the same");
+        std::fs::write(folder.path().join("one/a.cu"), "int main() { return 0; }\n").expect("a file");
+        assert!(program.check(folder.path()).expect_err("changed").to_string().contains("was changed"));
         program.path = "two".into();
         assert!(program.check(folder.path()).expect_err("none").to_string().contains("is not in the checkout"));
     }
