@@ -3,7 +3,7 @@
 //! then, and its issuer with it. It is released behind every command that names it, so no other thread's call is in the
 //! middle of one. It knows no handle.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use floe_abi::{Array3dDescriptor, ArrayShape, Context, CudaError, CudaResult};
 use floe_wire::{ArrayId, CreateArray, DestroyArray};
@@ -37,7 +37,7 @@ impl Vgpu {
         self.synchronize()?;
         self.trim(0)?;
         // Other threads may keep the vGPU busy for ever. Waiting for it is what an array costs now.
-        self.release_arrays()?;
+        self.release(lock(&self.leaving_arrays))?;
         self.call(&message).map(|_| ())
     }
 
@@ -55,12 +55,15 @@ impl Vgpu {
 
     /// Releases destroyed arrays at the server, if nothing is outstanding.
     pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
-        if self.order.is_idle() { self.release_arrays() } else { Ok(()) }
+        let waiting = lock(&self.leaving_arrays);
+        if waiting.is_empty() || !self.order.is_idle() {
+            return Ok(());
+        }
+        self.release(waiting)
     }
 
     /// Releases destroyed arrays at the server, but for those that a call still names.
-    fn release_arrays(&self) -> CudaResult<()> {
-        let mut waiting = lock(&self.leaving_arrays);
+    fn release(&self, mut waiting: MutexGuard<'_, Vec<ArrayName>>) -> CudaResult<()> {
         // A name that only this list has is given to nobody any more. Posted under the lock: a reset comes before it or
         // behind it.
         let mut unnamed = waiting.extract_if(.., |name| Arc::get_mut(name).is_some());
