@@ -249,8 +249,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Removes the mapping that `map` or `map_own` made with exactly this address and length, between accesses of the host. The caller
-    /// sees to it that no kernel uses it any more.
+    /// Removes the mapping that `map` or `map_own` made with exactly this address and length, between accesses of the
+    /// host. The caller sees to it that no kernel uses it any more.
     ///
     /// # Errors
     /// [`MemoryError::NotMapped`], or the system's refusal.

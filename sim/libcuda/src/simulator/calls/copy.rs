@@ -24,29 +24,28 @@ enum Wait {
 }
 
 impl Simulator {
-    /// The end a device address stands for: device memory, or pinned host memory given as such.
-    fn device_end(&self, address: DevicePtr, bytes: usize) -> CudaResult<End> {
-        if self.is_device_address(address.0) {
-            self.check_device_range(address.0, bytes as u64)?;
-            return Ok(End::Device(address.0));
+    /// The end that an address stands for, if it is a device's or of pinned memory that kernels reach. That is looked up again
+    /// when the copy runs, as a device's memory is: it may have been freed.
+    fn reached_end(&self, at: u64, bytes: usize) -> CudaResult<Option<End>> {
+        if self.is_device_address(at) {
+            self.check_device_range(at, bytes as u64)?;
+            return Ok(Some(End::Device(at)));
         }
-        if self.host_memory.reaches(address.0, bytes as u64) {
-            return Ok(End::Device(address.0));
-        }
-        if bytes == 0 {
-            return Ok(End::Bytes(Vec::new()));
-        }
-        self.host_memory.part(address.0, bytes).map(End::Host).ok_or(CudaError::INVALID_VALUE)
+        Ok(self.host_memory.reaches(at, bytes as u64).then_some(End::Device(at)))
     }
 
-    /// The end a host address stands for: managed memory is the device's, which knows its order. Pinned memory that kernels
-    /// reach is looked up again when the copy runs, as a device's is: it may have been freed.
-    fn host_end(&self, range: &HostRange) -> CudaResult<End> {
-        let at = range.pointer().0;
-        if self.is_device_address(at) || self.host_memory.reaches(at, range.len() as u64) {
-            return self.device_end(DevicePtr(at), range.len());
+    /// The end a device address stands for: device memory, or pinned host memory given as such.
+    fn device_end(&self, address: DevicePtr, bytes: usize) -> CudaResult<End> {
+        match self.reached_end(address.0, bytes)? {
+            Some(end) => Ok(end),
+            None if bytes == 0 => Ok(End::Bytes(Vec::new())),
+            None => self.host_memory.part(address.0, bytes).map(End::Host).ok_or(CudaError::INVALID_VALUE),
         }
-        Ok(End::Host(*range))
+    }
+
+    /// The end a host address stands for: managed memory is the device's, which knows its order.
+    fn host_end(&self, range: &HostRange) -> CudaResult<End> {
+        Ok(self.reached_end(range.pointer().0, range.len())?.unwrap_or(End::Host(*range)))
     }
 
     fn unified_end(&self, range: &UnifiedRange) -> CudaResult<End> {
