@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::bars::Way;
 use crate::frameworks::Toolkit;
@@ -107,13 +108,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server = Server::start(&installation, &arguments.device_library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let mut all = Vec::new();
+    let mut record = machine::heading(&gpu.name);
+    record.insert("samples".to_owned(), json!(commit));
     for program in &programs {
         let compared = tested.compare(program, &installation, &server, gpu.kind == "cpu")?;
         tell(&compared);
         all.push(compared);
         // What was found so far is kept, whatever ends this.
         if let Some(out) = &arguments.out {
-            write(&out.join("conformance.json"), &gpu.name, &commit, &all)?;
+            record.insert("programs".to_owned(), json!(all));
+            machine::write_record(&out.join("conformance.json"), &record)?;
         }
     }
     Ok(verdict(&all))
@@ -257,17 +261,4 @@ fn verdict(all: &[Compared]) -> ExitCode {
     );
     // Nothing compared is no success: no compiler, another checkout.
     if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn write(path: &Path, device: &str, commit: &str, all: &[Compared]) -> Result<()> {
-    let record = serde_json::json!({
-        "date": machine::date(),
-        "floe": machine::version(),
-        "device": device,
-        "machine": machine::description(),
-        "samples": commit,
-        "programs": all,
-    });
-    let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
 }

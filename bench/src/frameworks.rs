@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::bars::Way;
 use crate::installation::Installation;
@@ -257,16 +258,9 @@ fn verdict(all: &[Compared], began: Instant) -> ExitCode {
 }
 
 fn write(path: &Path, device: &str, all: &[Compared], moves: Option<&Moves>) -> Result<()> {
-    let record = serde_json::json!({
-        "date": machine::date(),
-        "floe": machine::version(),
-        "device": device,
-        "machine": machine::description(),
-        "moves": moves,
-        "checks": all,
-    });
-    let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+    let mut record = machine::heading(device);
+    record.extend([("moves".to_owned(), json!(moves)), ("checks".to_owned(), json!(all))]);
+    machine::write_record(path, &record)
 }
 
 #[cfg(test)]

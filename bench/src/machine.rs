@@ -1,8 +1,13 @@
-//! The machine that was measured, in its own words. In: nothing. Out: names and versions, for the record.
+//! The machine that was measured, in its own words, and records of it. In: what was found. Out: names and versions; a file.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 /// The machine's description of itself; unknown properties are left out.
 pub(crate) fn description() -> BTreeMap<String, String> {
@@ -19,6 +24,26 @@ pub(crate) fn description() -> BTreeMap<String, String> {
     note("kernel", said_by("uname", &["-sr"]));
     note("system", system());
     said
+}
+
+/// What the record of a run on a device begins with. It asks other programs, so ask once.
+pub(crate) fn heading(device: &str) -> Map<String, Value> {
+    let said = [
+        ("date", json!(date())),
+        ("floe", json!(version())),
+        ("device", json!(device)),
+        ("machine", json!(description())),
+    ];
+    said.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Writes a record as JSON.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_record(path: &Path, record: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(record).context("the record cannot be put into JSON")?;
+    fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
 }
 
 /// Now, in UTC, as `2026-11-21T10:00:00Z`.

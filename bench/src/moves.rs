@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::bars::Way;
 use crate::installation::Installation;
@@ -216,15 +217,9 @@ impl Drop for Steady {
 }
 
 fn write(path: &std::path::Path, device: &str, rows: &[Row]) -> Result<()> {
-    let record = serde_json::json!({
-        "date": machine::date(),
-        "floe": machine::version(),
-        "device": device,
-        "machine": machine::description(),
-        "moves": rows,
-    });
-    let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+    let mut record = machine::heading(device);
+    record.insert("moves".to_owned(), json!(rows));
+    machine::write_record(path, &record)
 }
 
 #[cfg(test)]

@@ -98,8 +98,7 @@ impl Record<'_> {
     /// # Errors
     /// When the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self).context("the record cannot be put into JSON")?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+        machine::write_record(path, self)
     }
 }
 
