@@ -89,6 +89,26 @@ fn an_allocation_is_exported_once_by_its_block_and_withdrawn_when_it_is_freed() 
     assert_ne!(client.ipc_get_mem_handle(again), Ok(handle));
 }
 
+/// A neighbour that is told of the memory adds to what was copied there, not below it.
+#[test]
+fn copies_that_have_returned_are_over_before_their_memory_is_exported() {
+    let (owner, ..) = two();
+    let client = client(&owner);
+    let (at, other) = (client.mem_alloc(1000).unwrap(), client.stream_create(1).unwrap());
+    client.memcpy_htod_async(at, host(&mut [2; 16]), other).unwrap();
+    client.memcpy_htod(Stream::LEGACY, at, host(&mut [1; 1000])).unwrap();
+    assert_eq!(owner.count("SynchronizeStream"), 0);
+    client.ipc_get_mem_handle(at).unwrap();
+    let names = owner.names();
+    let place = |name| names.iter().rposition(|other| *other == name).unwrap();
+    assert!(place("SynchronizeStream") < place("Export"), "{names:?}");
+    assert_eq!(owner.count("SynchronizeStream"), 1, "nobody takes what the other stream copies for over");
+    client.memcpy_htod(Stream::LEGACY, at, host(&mut [3; 16])).unwrap();
+    assert_eq!(owner.count("SynchronizeStream"), 2);
+    client.ipc_get_mem_handle(client.mem_alloc(3 << 20).unwrap()).unwrap();
+    assert_eq!(owner.count("SynchronizeStream"), 2);
+}
+
 #[test]
 fn an_opened_allocation_lies_in_its_block_and_is_unmapped_by_the_last_close() {
     let (owner, opener, _) = two();

@@ -20,6 +20,8 @@ pub(crate) struct StreamProgress {
     writing: AtomicU64,
     /// The last frame that writes none by itself.
     reading: AtomicU64,
+    /// The last frame whose copy the program takes for over, since the call has returned.
+    returned: AtomicU64,
     completed: AtomicU64,
     /// Destroyed: forgotten as soon as its work is known to be over.
     retired: AtomicBool,
@@ -32,6 +34,7 @@ impl StreamProgress {
             blocking,
             writing: AtomicU64::new(0),
             reading: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             retired: AtomicBool::new(false),
         })
@@ -59,6 +62,16 @@ impl StreamProgress {
         self.reading.fetch_max(sequence, Ordering::AcqRel);
     }
 
+    /// The program goes on, and takes the copies issued so far for over.
+    pub(crate) fn note_return(&self) {
+        self.returned.fetch_max(self.issued(), Ordering::AcqRel);
+    }
+
+    /// Whether a copy that the program takes for over may not be.
+    pub(crate) fn owes_copies(&self) -> bool {
+        self.completed() < self.returned.load(Ordering::Acquire)
+    }
+
     /// The last frame put on the stream.
     pub(crate) fn issued(&self) -> u64 {
         self.writing.load(Ordering::Acquire).max(self.reading.load(Ordering::Acquire))
@@ -72,6 +85,11 @@ impl StreamProgress {
     /// Whether nothing put on the stream is still outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.completed() >= self.issued()
+    }
+
+    /// Whether the server has destroyed it, or will when its work is over.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     fn complete(&self, sequence: u64) -> bool {
@@ -153,7 +171,7 @@ impl Order {
 
     /// A stream of the wire that is not destroyed.
     pub(crate) fn stream(&self, stream: u64) -> Option<Arc<StreamProgress>> {
-        self.progress(stream).filter(|progress| !progress.retired.load(Ordering::Acquire))
+        self.progress(stream).filter(|progress| !progress.is_retired())
     }
 
     /// A stream of the wire, while something may be outstanding on it.
@@ -184,10 +202,10 @@ impl Order {
         let (mut news, mut retired) = (false, false);
         for progress in self.read().values() {
             news |= progress.complete(sequence);
-            retired |= progress.retired.load(Ordering::Acquire);
+            retired |= progress.is_retired();
         }
         if retired {
-            let is_over = |progress: &StreamProgress| progress.retired.load(Ordering::Acquire) && progress.is_idle();
+            let is_over = |progress: &StreamProgress| progress.is_retired() && progress.is_idle();
             self.change(|streams| streams.retain(|_, progress| !is_over(progress)));
         }
         self.tell(news);
@@ -207,6 +225,11 @@ impl Order {
     /// Whether there are streams that do not wait for the legacy default stream.
     pub(crate) fn has_unblocking(&self) -> bool {
         self.unblocking.load(Ordering::Acquire) != 0
+    }
+
+    /// The streams, destroyed ones too, whose copies the program takes for over and which may not be.
+    pub(crate) fn owing_copies(&self) -> Vec<Arc<StreamProgress>> {
+        self.read().values().filter(|progress| progress.owes_copies()).cloned().collect()
     }
 
     /// Whether nothing is outstanding anywhere.

@@ -65,9 +65,14 @@ impl Client {
             }
             (ToDevice::Packed, extent) => send_packed(vgpu, stream.progress(), to.end, source, extent),
         }?;
+        if mode != Mode::Waits || is_by_device {
+            return Ok(());
+        }
+        // Before the question: a session that begins to share memory waits for what it finds noted.
+        stream.progress().note_return();
         // CUDA's copy from pinned memory is over when it returns. Streams that wait for this one cannot tell whether it is.
-        let is_seen = || vgpu.peers.shares() || from.pinned().is_some() && self.has_unordered(stream);
-        if !is_by_device && is_seen() { Self::wait_where(mode, stream) } else { Ok(()) }
+        let is_seen = vgpu.peers.shares() || from.pinned().is_some() && self.has_unordered(stream);
+        if is_seen { Self::wait_where(mode, stream) } else { Ok(()) }
     }
 
     /// Whether the program has streams that do not wait for one: not for a legacy default stream, or of another vGPU.

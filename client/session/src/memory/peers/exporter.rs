@@ -31,6 +31,7 @@ impl Vgpu {
     ) -> CudaResult<Exporter> {
         let ticket = self.next_id();
         self.peers.begin_to_share();
+        self.wait_for_returned_copies()?;
         let (scope, object) = scope.on_wire();
         self.connection.post(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
         self.catch_up()?;
@@ -40,6 +41,16 @@ impl Vgpu {
     /// Ends a ticket; what was imported with it stays.
     pub(crate) fn withdraw(&self, exporter: &Exporter) -> CudaResult<()> {
         self.connection.post(&Withdraw { ticket: TicketId(exporter.ticket) }).map(drop)
+    }
+
+    /// Waits for copies that have returned to the program before their bytes were there: others may read them from now on. Copies
+    /// that come later wait by themselves.
+    fn wait_for_returned_copies(&self) -> CudaResult<()> {
+        let owing = self.order.owing_copies();
+        if owing.iter().any(|progress| progress.is_retired()) {
+            return self.synchronize();
+        }
+        owing.iter().try_for_each(|progress| self.synchronize_stream(progress))
     }
 
     /// Waits until the worker has taken everything that was posted; for no work of the device.
