@@ -155,7 +155,7 @@ impl Tested<'_> {
         std::fs::create_dir_all(&out).with_context(|| format!("cannot be made: {}", out.display()))?;
         let toolkit = Toolkit::find(&self.arguments.python)?;
         let compile = |sources: &[PathBuf], flags: &[String], to: &Path| {
-            let common = [self.samples.join(COMMON), folder.clone()];
+            let common = [self.samples.join(COMMON), folder.clone(), folder.join("inc")];
             let headers = common.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);
             let all: Vec<String> = ["--extended-lambda".to_owned()].into_iter().chain(headers).collect();
             toolkit.compile(sources, &[&all, flags].concat(), to)

@@ -171,6 +171,9 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
     /// A global variable.
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global>;
+    /// Until the result is dropped, the driver finds no room at or above this address for what it places itself, as variables
+    /// of modules are. NOT_SUPPORTED where this process does not know its own addresses.
+    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>>;
 
     /// Launches a kernel with its packed parameter block and attributes.
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()>;

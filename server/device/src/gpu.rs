@@ -29,6 +29,7 @@ use crate::requests::{
     ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
     Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
+use crate::room;
 use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption, UnitHash};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
@@ -426,6 +427,11 @@ impl Device for Gpu {
             KernelSetting::CacheConfig => self.driver.func_set_cache_config(function, unsigned()?),
             KernelSetting::SharedMemoryConfig => self.driver.func_set_shared_mem_config(function, unsigned()?),
         }
+    }
+
+    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>> {
+        let kept = usize::try_from(end.0).ok().and_then(|end| room::keep_below(end).ok());
+        Ok(Box::new(kept.ok_or(CudaError::NOT_SUPPORTED)?))
     }
 
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global> {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Looks at the mappings: other threads map something meanwhile.
 const LOOKS: u32 = 16;
@@ -23,10 +23,12 @@ const LOOKS: u32 = 16;
 const STACK: &str = "[stack]";
 
 /// What was filled, and what of it is lent: starts and ends.
-static FILLED: Mutex<Filled> = Mutex::new(Filled { holes: Vec::new(), lent: BTreeMap::new() });
+static FILLED: Mutex<Filled> = Mutex::new(Filled { mappings: None, holes: Vec::new(), lent: BTreeMap::new() });
 
 #[derive(Debug)]
 struct Filled {
+    /// The process's mappings, where they may still be read.
+    mappings: Option<File>,
     holes: Vec<Range<usize>>,
     lent: BTreeMap<usize, usize>,
 }
@@ -45,12 +47,45 @@ pub fn mappings() -> io::Result<File> {
 /// The system's own; what was filled until then stays filled.
 pub fn fill(mut mappings: File, ceiling: usize) -> io::Result<()> {
     let mut filled = floe_lock::lock(&FILLED);
-    for _ in 1..LOOKS {
-        if fill_once(&mut mappings, ceiling, &mut filled.holes)? {
+    let whole = fill_all(&mut mappings, ceiling, &mut filled.holes);
+    filled.mappings = Some(mappings);
+    whole
+}
+
+fn fill_all(mappings: &mut File, from: usize, filled: &mut Vec<Range<usize>>) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        if fill_once(mappings, from, filled)? {
             return Ok(());
         }
     }
-    if fill_once(&mut mappings, ceiling, &mut filled.holes)? { Ok(()) } else { Err(Errno::EXIST.into()) }
+    Err(Errno::EXIST.into())
+}
+
+/// Addresses that are nobody's, until this is dropped.
+#[derive(Debug)]
+pub struct Kept(Vec<Range<usize>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for range in self.0.drain(..) {
+            let at = std::ptr::with_exposed_provenance_mut::<c_void>(range.start);
+            // SAFETY: `keep_below` mapped these pages where nothing was, without access, and told nobody of them.
+            let given_back = unsafe { munmap(at, range.len()) };
+            debug_assert!(given_back.is_ok(), "{range:x?} stays taken");
+        }
+    }
+}
+
+/// Fills every hole from `end` on, so that a driver finds room for what it places below it only.
+///
+/// # Errors
+/// NOENT where the process was never filled; the system's own.
+pub fn keep_below(end: usize) -> io::Result<Kept> {
+    let mut filled = floe_lock::lock(&FILLED);
+    let mappings = filled.mappings.as_mut().ok_or(Errno::NOENT)?;
+    let mut kept = Kept(Vec::new());
+    fill_all(mappings, end, &mut kept.0)?;
+    Ok(kept)
 }
 
 /// False: somebody has mapped something between the look and the filling.
@@ -183,6 +218,11 @@ mod tests {
         };
         let [large, other] = [64 << 20, 1 << 30].map(at);
         assert!(large < ceiling && other < ceiling, "{large:#x} {other:#x} {ceiling:#x}");
+        let end = other - (16 << 30);
+        let kept = keep_below(end).unwrap();
+        assert!(at(1 << 30) < end);
+        drop(kept);
+        assert!(at(8 << 30) > end, "the hole above it is free again");
         let range = ceiling + (1 << 21)..ceiling + (1 << 21) + 4096;
         let lent = Lent::take(range.clone()).unwrap();
         assert!(Lent::take(range.clone()).is_none(), "it is somebody's");

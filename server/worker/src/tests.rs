@@ -20,6 +20,7 @@ mod quota;
 mod resumption;
 mod sharer;
 mod sharing;
+mod slabs;
 mod steady;
 mod stream_memory;
 mod stripes;

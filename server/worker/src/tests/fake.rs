@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
+use super::slabs::Slabs;
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
     GraphUpdate, Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject,
@@ -40,6 +41,15 @@ pub(crate) struct Fake {
     changed: Arc<Condvar>,
 }
 
+/// Addresses that the device does not take meanwhile.
+struct KeptBelow(Arc<Mutex<State>>);
+
+impl Drop for KeptBelow {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().slabs.iter_mut().for_each(|slabs| slabs.limit = u64::MAX);
+    }
+}
+
 #[derive(Default)]
 struct State {
     physical: HashMap<u64, Memory>,
@@ -62,6 +72,8 @@ struct State {
     libraries: HashMap<u64, Vec<KernelText>>,
     /// By library: where its variables lie, behind the streams and events that there were, and their names.
     variables: HashMap<u64, (u64, Vec<String>)>,
+    /// Where variables lie instead, where a test wants that.
+    slabs: Option<Slabs>,
     functions: HashMap<u64, KernelText>,
     /// Host memory kernels reach, by address.
     host: HashMap<u64, Arc<Mutex<Vec<u8>>>>,
@@ -311,6 +323,11 @@ impl Fake {
     }
 
     /// Work of the stream that was created as the `index`th waits from here on.
+    /// Variables lie in slabs from now on.
+    pub(super) fn in_slabs(&self, act: impl FnOnce(&mut Slabs)) {
+        act(self.state().slabs.get_or_insert_with(|| Slabs::below(0x7fff_0000_0000)));
+    }
+
     pub(super) fn hold(&self, index: usize) {
         self.state().held.push(index);
     }
@@ -728,6 +745,13 @@ impl Device for Fake {
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
         let text = String::from_utf8_lossy(&image.contents[0]).trim_end_matches('\0').to_owned();
         let (mut kernels, mut variables) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        // `.visible .global .align 8 .b8 name[1000];`
+        for declared in text.lines().filter_map(|line| line.strip_prefix(".visible .global .align 8 .b8 ")) {
+            let (name, size) = declared.trim_end_matches("];").split_once('[').unwrap();
+            variables.push(name.to_owned());
+            bytes += size.parse::<u64>().unwrap();
+        }
         for line in text.lines().filter(|line| !line.starts_with('.')) {
             // In a comment where it must be PTX as well.
             let words: Vec<&str> = line.trim_start_matches("// ").split(' ').collect();
@@ -747,7 +771,10 @@ impl Device for Fake {
         let mut state = self.state();
         let handle = state.handle();
         let before = (state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len()) as u64;
-        let at = 0x7ffd_d7e0_0000 + 0x1_0000 * before + 0x1000 * state.libraries.len() as u64;
+        let at = match &mut state.slabs {
+            Some(slabs) => slabs.place(handle, bytes),
+            None => 0x7ffd_d7e0_0000 + 0x1_0000 * before + 0x1000 * state.libraries.len() as u64,
+        };
         state.variables.insert(handle, (at, variables));
         state.libraries.insert(handle, kernels);
         let code = if loading.at_once { Code::Module(Module(handle)) } else { Code::Library(Library(handle)) };
@@ -768,7 +795,9 @@ impl Device for Fake {
     }
 
     fn unload(&self, code: Code) -> CudaResult<()> {
-        self.state().libraries.remove(&handle_of(code));
+        let mut state = self.state();
+        state.libraries.remove(&handle_of(code));
+        state.slabs.iter_mut().for_each(|slabs| slabs.leave(handle_of(code)));
         Ok(())
     }
 
@@ -807,6 +836,12 @@ impl Device for Fake {
         let (at, names) = state.variables.get(&handle_of(code)).ok_or(CudaError::NOT_FOUND)?;
         let index = names.iter().position(|its| its == name).ok_or(CudaError::NOT_FOUND)?;
         Ok(floe_device::Global { at: DevicePtr(at + 256 * index as u64), bytes: 8, is_managed: false })
+    }
+
+    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>> {
+        let mut state = self.state();
+        state.slabs.as_mut().ok_or(CudaError::NOT_SUPPORTED)?.limit = end.0;
+        Ok(Box::new(KeptBelow(Arc::clone(&self.state))))
     }
 
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {

@@ -200,7 +200,7 @@ fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
 }
 
 /// Compiler options by number.
-pub(super) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fault> {
+pub(crate) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fault> {
     match options.iter().find(|option| !PLAIN_OPTIONS.contains(&option.option)) {
         Some(other) => violation(format!("not an option with a plain value: {}", other.option)),
         None => Ok(options.iter().map(|option| (option.option, option.value)).collect()),
@@ -209,7 +209,7 @@ pub(super) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fa
 
 /// The image the contents make. The driver finds the end of an image from the image itself: what it would read past our
 /// bytes is refused here.
-fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
+pub(crate) fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
     let kind = match kind {
         1 => ImageKind::FatBinary,
         2 => ImageKind::Cubin,

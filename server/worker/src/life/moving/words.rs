@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of these words. Workers of another one do not move sessions between each other.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Bytes of a key of the move's ticket.
 pub(crate) const KEY: usize = crate::peer::proof::KEY_BYTES;
 
@@ -23,6 +23,8 @@ pub(crate) enum Step {
     CodeBytes([u8; 32]),
     /// Descriptors of these objects are offered as files. Who keeps the session takes them now: its source ends before they are used.
     Files(Vec<u64>),
+    /// Where variables lie now, so that the objects can be made accordingly.
+    Places(Vec<Variable>),
     /// Behind it: an image of the session's objects, as messages.
     Objects,
     /// The variables that have to be at these places.

@@ -7,10 +7,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use proptest::prelude::*;
 
 use super::super::alone::Alone;
+use super::super::slabs::Slabs;
 use super::super::*;
 use crate::issue::fault::Fault;
-use crate::issue::issuer::moving::image::{Presence, Supplies};
+use crate::issue::issuer::moving::image::{Places, Presence, Supplies};
 use crate::issue::issuer::{Answer, Issuer};
+use crate::life::moving::words::Variable;
 use crate::memory::budget::{Budget, cost};
 
 /// A session, and what it costs.
@@ -64,6 +66,14 @@ impl Session {
         self.does(&LoadLibrary { library, kind: 3, contents, ..LoadLibrary::default() })
     }
 
+    fn load_at_once(&mut self, id: u64, text: &str) -> Result<Vec<u8>, Fault> {
+        let hash = hash_of(text.as_bytes());
+        let library = LibraryId(id);
+        self.does(&LibraryPart { library, content: 0, bytes: text.as_bytes() })?;
+        let contents = vec![Content { hash: &hash, bytes: text.len() as u64 }];
+        self.does(&LoadLibrary { library, kind: 3, contents, at_once: true, ..LoadLibrary::default() })
+    }
+
     fn share(&mut self, file: OwnedFd) {
         *floe_lock::lock(&self.alone.shared.descriptor) = Some(file);
     }
@@ -83,7 +93,16 @@ impl Session {
             let (_, file) = all.into_iter().find(|(object, _)| *object == wanted)?;
             Some(file.try_clone_to_owned().unwrap())
         };
-        self.alone.issuer.replay(image, &mut Supplies { contents, descriptors, past })
+        let places = &mut Places::default();
+        places.want(&from.places());
+        self.alone.issuer.replay(image, &mut Supplies { contents, descriptors, places, past })
+    }
+
+    /// Where the variables x and y of libraries are.
+    fn places(&self) -> Vec<Variable> {
+        let names = Arc::new(BTreeSet::from(["x".to_owned(), "y".to_owned()]));
+        let all = self.issuer().used_code().into_iter().map(|(id, _)| (id, Arc::clone(&names)));
+        self.issuer().find_variables(&all.collect())
     }
 
     /// Asserts that another session has the same objects once it has replayed this one's image, and gives it.
@@ -183,6 +202,60 @@ fn a_variable_elsewhere_is_named_and_the_history_puts_it_there() {
     session.is_made_again();
     let words = "variable x of library 2 lies at 0x7ffdd7e10000, not at 0x7ffdd7e21000";
     assert_eq!(session.differs(), [words]);
+}
+
+/// Libraries whose variables have so many bytes, the first loaded at once, and behind it something that moves later slabs.
+fn in_two_slabs(other: impl FnOnce(&mut Slabs)) -> Session {
+    let text = |name: &str, bytes: u64| {
+        format!(".version 8.0\n.target sm_90\n.visible .global .align 8 .b8 {name}[{bytes}];\n// kernel k 8")
+    };
+    let mut session = Session::new();
+    session.alone.shared.device.in_slabs(|_| {});
+    session.load_at_once(1, &text("x", 1 << 20)).unwrap();
+    session.load_at_once(2, &text("y", 1000)).unwrap();
+    session.alone.shared.device.in_slabs(other);
+    // No room is left for these in the first slab; the fourth one has ended, and the fifth lies behind it.
+    session.load_at_once(3, &text("z", 1 << 20)).unwrap();
+    session.load_at_once(4, &text("z", 4000)).unwrap();
+    session.load(5, &text("x", 300)).unwrap();
+    session.load_at_once(6, &text("x", 1 << 20)).unwrap();
+    for (library, name) in [(5, "x"), (1, "x"), (2, "y"), (6, "x")] {
+        session.does(&FindGlobal { library: LibraryId(library), name }).unwrap();
+    }
+    session.does(&UnloadLibrary { library: LibraryId(4) }).unwrap();
+    session
+}
+
+fn is_made_in_its_slabs(session: &Session) {
+    let mut other = Session::new();
+    other.alone.shared.device.in_slabs(|_| {});
+    other.replays(session, &session.image(0), true).unwrap();
+    assert_eq!(other.places(), session.places());
+    assert_eq!(other.issuer().digest(), session.issuer().digest());
+}
+
+/// Stacks of kernels have taken the addresses above: another worker's slab would lie there.
+#[test]
+fn a_slab_behind_other_addresses_is_brought_to_its_place() {
+    is_made_in_its_slabs(&in_two_slabs(|slabs| slabs.take_addresses(768 << 20)));
+}
+
+/// Streams that are gone, or pinned memory, had the slabs between.
+#[test]
+fn a_slab_behind_other_slabs_is_brought_to_its_place() {
+    for slabs_between in [1, 2, 14, 15, 16, 40, 200] {
+        is_made_in_its_slabs(&in_two_slabs(|slabs| (0..slabs_between).for_each(|_| slabs.take_slab())));
+    }
+}
+
+/// The other worker has something else there.
+#[test]
+fn a_slab_that_cannot_be_brought_to_its_place_is_named() {
+    let session = in_two_slabs(|slabs| slabs.take_addresses(768 << 20));
+    let mut other = Session::new();
+    other.alone.shared.device.in_slabs(|slabs| slabs.take_addresses(1 << 30));
+    let words = other.replays(&session, &session.image(0), true).unwrap_err();
+    assert!(words.iter().all(|words| words.contains(" lies at ")), "{words:?}");
 }
 
 #[test]
@@ -414,12 +487,14 @@ fn what_is_on_its_way_passes_by_itself() {
 #[test]
 fn contents_that_are_not_at_hand_are_missed_by_the_library_that_needs_them() {
     let session = furnished();
-    let supplies = &mut Supplies { contents: &mut |_| None, descriptors: &mut |_| None, past: true };
+    let places = &mut Places::default();
+    let supplies = &mut Supplies { contents: &mut |_| None, descriptors: &mut |_| None, places, past: true };
     let words = Session::new().alone.issuer.replay(&session.image(0), supplies).unwrap_err();
     assert_eq!(words, ["LoadLibrary does not make library 1 here"]);
     // Contents of another hash are no contents.
     let wrong = &mut |_: &Hash| Some(floe_device::Content::from(&b"kernel a 8"[..]));
-    let supplies = &mut Supplies { contents: wrong, descriptors: &mut |_| None, past: true };
+    let places = &mut Places::default();
+    let supplies = &mut Supplies { contents: wrong, descriptors: &mut |_| None, places, past: true };
     assert_eq!(Session::new().alone.issuer.replay(&session.image(0), supplies).unwrap_err(), words);
 }
 

@@ -5,6 +5,7 @@
 mod digest;
 mod refusals;
 mod replay;
+mod steering;
 mod words;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -23,6 +24,7 @@ use crate::issue::issuer::{Answer, Issuer};
 use crate::issue::recipes::Message;
 
 pub(crate) use replay::Supplies;
+pub(crate) use steering::Places;
 
 /// Changes of a graph's nodes that an update by another graph makes void.
 const NODE_CHANGES: [u16; 4] = [SetGraphKernel::KIND, SetGraphCopy::KIND, SetGraphFill::KIND, SetGraphWords::KIND];

@@ -12,7 +12,7 @@ use super::memory::Memory;
 use super::wanted::{Refused, file};
 use crate::issue::aside::Kept;
 use crate::issue::cache::Hash;
-use crate::issue::issuer::moving::image::Supplies;
+use crate::issue::issuer::moving::image::{Places, Supplies};
 use crate::life::moving::words::{Answer, Contents, Description, Last, Step, UNTAKEN, Untaken};
 use crate::life::serve::Built;
 
@@ -23,6 +23,7 @@ pub(super) struct Arrival<D: Device> {
     memory: Memory<D>,
     /// Contents of libraries that the cache lacks, by their hashes.
     code: BTreeMap<[u8; 32], Content>,
+    places: Places,
     link: Option<ArrivingLink>,
     set_up: Option<SetUp>,
     last_transfer: u64,
@@ -31,7 +32,8 @@ pub(super) struct Arrival<D: Device> {
 impl<D: Device> Arrival<D> {
     pub(super) fn new(built: Built<D>, description: Description, same_gpu: bool, link: ArrivingLink) -> Self {
         let memory = Memory::new(&built.shared, description.clone(), same_gpu);
-        Self { built, description, memory, code: BTreeMap::new(), link: Some(link), set_up: None, last_transfer: 0 }
+        let (code, places) = (BTreeMap::new(), Places::default());
+        Self { built, description, memory, code, places, link: Some(link), set_up: None, last_transfer: 0 }
     }
 
     /// Does a step.
@@ -45,6 +47,10 @@ impl<D: Device> Arrival<D> {
             Step::Code(named) => Ok(self.lacks(&named)),
             Step::CodeBytes(hash) => {
                 self.code.insert(hash, Content::from(body));
+                Ok(Answer::Done)
+            }
+            Step::Places(variables) => {
+                self.places.want(&variables);
                 Ok(Answer::Done)
             }
             Step::Objects => self.take_objects(body).map(|()| Answer::Done),
@@ -77,7 +83,8 @@ impl<D: Device> Arrival<D> {
         let (code, hub, description) = (&self.code, &self.built.shared.hub, &self.description);
         let mut contents = |hash: &Hash| code.get(hash).cloned();
         let mut descriptors = |object: Object| file(hub, description, object.id).ok();
-        let mut supplies = Supplies { contents: &mut contents, descriptors: &mut descriptors, past: true };
+        let places = &mut self.places;
+        let mut supplies = Supplies { contents: &mut contents, descriptors: &mut descriptors, places, past: true };
         self.built.issuer.replay(&image, &mut supplies).map_err(|differences| differences.join("; "))
     }
 

@@ -101,6 +101,8 @@ impl Kept {
                 }
                 Answer::Done
             }
+            // The last of them are demanded, too.
+            Step::Places(_) => Answer::Done,
             Step::Objects => {
                 self.objects.push(body);
                 Answer::Done

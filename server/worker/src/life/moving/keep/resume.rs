@@ -55,6 +55,7 @@ impl<M: Mapped> Resume<'_, M> {
         let named: Vec<([u8; 32], &[u8])> = code.iter().map(|(hash, content)| (*hash, &**content)).collect();
         partner.send_code(&named)?;
         partner.demand_done(&Step::Blocks(lent), &[])?;
+        partner.demand_done(&Step::Places(variables.clone()), &[])?;
         objects.iter().try_for_each(|image| partner.demand_done(&Step::Objects, &[image]))?;
         if !variables.is_empty() {
             partner.demand_done(&Step::Variables(variables.clone()), &[])?;

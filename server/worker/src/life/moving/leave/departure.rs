@@ -143,16 +143,20 @@ impl<'a, D: Device> Departure<'a, D> {
         let searched = Arc::clone(&self.told.searched);
         let look = move |issuer: &mut Issuer<D>| objects::look(issuer, &lending, since, &searched, standing);
         let present = errands.call(deadline, look)??;
+        let names = self.told.names(&present)?;
+        let variables = errands.call(deadline, move |issuer| issuer.find_variables(&names))?;
+        let have_changed = *self.told.variables != variables;
         self.partner.send_code(&present.code)?;
         self.partner.demand_done(&Step::Blocks(present.blocks.clone()), &[])?;
         if self.daemon.order.keeps {
             self.partner.demand_done(&Step::Files(present.files.clone()), &[])?;
         }
+        if have_changed {
+            self.partner.demand_done(&Step::Places(variables.clone()), &[])?;
+        }
         self.partner.demand_done(&Step::Objects, &[&present.image.encode()])?;
         self.told.clock = present.image.clock;
-        let names = self.told.names(&present)?;
-        let variables = errands.call(deadline, move |issuer| issuer.find_variables(&names))?;
-        if *self.told.variables != variables {
+        if have_changed {
             self.partner.demand_done(&Step::Variables(variables.clone()), &[])?;
             self.told.variables = Arc::new(variables);
         }

@@ -9,10 +9,11 @@ use std::os::fd::OwnedFd;
 use floe_abi::{CudaError, SurfaceObject, TextureObject};
 use floe_device::{Content, Device};
 use floe_wire::{
-    CreateSurface, CreateTexture, DevicePtr, Entry, Failure, Image, ImportBlock, Message, Object, ObjectKind, Recipe,
-    Request, ResetContext,
+    CreateSurface, CreateTexture, DevicePtr, Entry, Failure, FindGlobal, FindKernel, Image, ImportBlock, Message,
+    Object, ObjectKind, Recipe, Request, ResetContext,
 };
 
+use super::steering::Places;
 use super::words::difference;
 use super::{Issuer, Presence, binding, is_repeatable, makes_number};
 use crate::issue::cache::Hash;
@@ -30,6 +31,8 @@ pub(crate) struct Supplies<'a> {
     pub(crate) contents: &'a mut dyn FnMut(&Hash) -> Option<Content>,
     /// Descriptors of shared memory and of pages of files.
     pub(crate) descriptors: &'a mut dyn FnMut(Object) -> Option<OwnedFd>,
+    /// Where variables of libraries have to lie.
+    pub(crate) places: &'a mut Places,
     /// Whether ended objects are made and ended again, too, so that what the driver chooses lies where it lay.
     pub(crate) past: bool,
 }
@@ -97,6 +100,9 @@ impl<D: Device> Issuer<D> {
                     }
                 }
             }
+            Request::FindKernel(FindKernel { library, .. }) | Request::FindGlobal(FindGlobal { library, .. }) => {
+                self.settle(library.0, supplies.places);
+            }
             Request::ShareMemory(_) | Request::ShareFile(_) => {
                 *floe_lock::lock(&self.shared.descriptor) = (supplies.descriptors)(object);
             }
@@ -117,6 +123,13 @@ impl<D: Device> Issuer<D> {
         let is_one = matches!(request.recipe(), Recipe::Makes { .. } | Recipe::Changes { bytes: None, .. });
         if is_one && self.presence(object) != Presence::Live {
             return Err(Stops::Refused(format!("{} does not make {object} here", request.name())));
+        }
+        if let Request::LoadLibrary(load) = &request {
+            supplies.places.note(object.id, &entry.payload);
+            // Others have their places at the first question.
+            if load.at_once {
+                self.settle(object.id, supplies.places);
+            }
         }
         difference(&request, &entry.reply, reply).map_or(Ok(()), |words| Err(Stops::Differs(words)))
     }

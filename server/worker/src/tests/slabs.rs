@@ -1,0 +1,78 @@
+//! Where a driver puts variables of libraries, as an H100's was seen to: in slabs of 2 MiB, one library behind the other, in
+//! regions of 32 MiB that begin at the highest free address. In: libraries and bytes. Out: addresses.
+
+use std::collections::BTreeMap;
+
+const SLAB: u64 = 2 << 20;
+const REGION: u64 = 32 << 20;
+
+/// Regions, in the order in which they were mapped.
+#[derive(Debug)]
+pub(crate) struct Slabs {
+    /// No address from here on is free.
+    top: u64,
+    /// Nor is any from here on, for a while.
+    pub(crate) limit: u64,
+    regions: Vec<u64>,
+    /// Of each slab that is taken: what lies in it, by address.
+    taken: BTreeMap<u64, BTreeMap<u64, (u64, u64)>>,
+}
+
+impl Slabs {
+    pub(crate) fn below(top: u64) -> Self {
+        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new() }
+    }
+
+    /// Something else takes so many bytes of addresses, as stacks of kernels do.
+    pub(crate) fn take_addresses(&mut self, bytes: u64) {
+        self.top -= bytes;
+    }
+
+    /// Something else takes a slab, as a stream does.
+    pub(crate) fn take_slab(&mut self) {
+        let slab = self.free_slab();
+        self.taken.insert(slab, BTreeMap::from([(slab, (0, SLAB))]));
+    }
+
+    fn free_slab(&mut self) -> u64 {
+        let slabs = self.regions.iter().flat_map(|region| (*region..region + REGION).step_by(SLAB as usize));
+        let free = slabs.into_iter().find(|slab| !self.taken.contains_key(slab));
+        free.unwrap_or_else(|| {
+            self.top = self.top.min(self.limit) / REGION * REGION - REGION;
+            self.regions.push(self.top);
+            self.top
+        })
+    }
+
+    /// Room for a library's variables, of less than a slab.
+    pub(crate) fn place(&mut self, library: u64, bytes: u64) -> u64 {
+        let bytes = bytes.next_multiple_of(256);
+        let fits = |(slab, taken): (&u64, &BTreeMap<u64, (u64, u64)>)| {
+            let mut at = *slab;
+            for (its, (_, length)) in taken {
+                if at + bytes <= *its {
+                    break;
+                }
+                at = its + length;
+            }
+            (at + bytes <= slab + SLAB).then_some((*slab, at))
+        };
+        let found = self.taken.iter().filter_map(fits).min_by_key(|(slab, _)| {
+            let region = slab / REGION * REGION;
+            (self.regions.iter().position(|its| *its == region), *slab)
+        });
+        let (slab, at) = found.unwrap_or_else(|| {
+            let slab = self.free_slab();
+            (slab, slab)
+        });
+        self.taken.entry(slab).or_default().insert(at, (library, bytes));
+        at
+    }
+
+    pub(crate) fn leave(&mut self, library: u64) {
+        self.taken.retain(|_, taken| {
+            taken.retain(|_, (its, _)| *its != library);
+            !taken.is_empty()
+        });
+    }
+}
