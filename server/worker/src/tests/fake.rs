@@ -772,6 +772,8 @@ impl Device for Fake {
         let handle = state.handle();
         let before = (state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len()) as u64;
         let at = match &mut state.slabs {
+            // They are placed at the first question for one.
+            Some(slabs) if !loading.at_once => slabs.place_later(handle, bytes),
             Some(slabs) => slabs.place(handle, bytes),
             None => 0x7ffd_d7e0_0000 + 0x1_0000 * before + 0x1000 * state.libraries.len() as u64,
         };
@@ -832,10 +834,14 @@ impl Device for Fake {
     }
 
     fn find_global(&self, code: Code, name: &str) -> CudaResult<floe_device::Global> {
-        let state = self.state();
-        let (at, names) = state.variables.get(&handle_of(code)).ok_or(CudaError::NOT_FOUND)?;
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (at, names) = state.variables.get_mut(&handle_of(code)).ok_or(CudaError::NOT_FOUND)?;
+        if let Some(placed) = state.slabs.as_mut().and_then(|slabs| slabs.place_now(handle_of(code))) {
+            *at = placed;
+        }
         let index = names.iter().position(|its| its == name).ok_or(CudaError::NOT_FOUND)?;
-        Ok(floe_device::Global { at: DevicePtr(at + 256 * index as u64), bytes: 8, is_managed: false })
+        Ok(floe_device::Global { at: DevicePtr(*at + 256 * index as u64), bytes: 8, is_managed: false })
     }
 
     fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>> {

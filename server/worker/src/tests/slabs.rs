@@ -1,5 +1,5 @@
 //! Where a driver puts variables of libraries, as an H100's was seen to: in slabs of 2 MiB, one library behind the other, in
-//! regions of 32 MiB that begin at the highest free address. In: libraries and bytes. Out: addresses.
+//! regions of 32 MiB, cut out of the highest free addresses. In: libraries and bytes. Out: addresses.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,13 @@ pub(crate) struct Slabs {
     regions: Vec<u64>,
     /// Of each slab that is taken: what lies in it, by address.
     taken: BTreeMap<u64, BTreeMap<u64, (u64, u64)>>,
+    /// Libraries without a place, and their bytes.
+    later: BTreeMap<u64, u64>,
 }
 
 impl Slabs {
     pub(crate) fn below(top: u64) -> Self {
-        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new() }
+        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new(), later: BTreeMap::new() }
     }
 
     /// Something else takes so many bytes of addresses, as stacks of kernels do.
@@ -38,7 +40,8 @@ impl Slabs {
         let slabs = self.regions.iter().flat_map(|region| (*region..region + REGION).step_by(SLAB as usize));
         let free = slabs.into_iter().find(|slab| !self.taken.contains_key(slab));
         free.unwrap_or_else(|| {
-            self.top = self.top.min(self.limit) / REGION * REGION - REGION;
+            // Twice as much is mapped, and cut.
+            self.top = (self.top.min(self.limit) - 2 * REGION).next_multiple_of(REGION);
             self.regions.push(self.top);
             self.top
         })
@@ -69,7 +72,20 @@ impl Slabs {
         at
     }
 
+    /// The library gets a place when it is asked for. Returns none.
+    pub(crate) fn place_later(&mut self, library: u64, bytes: u64) -> u64 {
+        self.later.insert(library, bytes);
+        0
+    }
+
+    /// The place of a library that had none.
+    pub(crate) fn place_now(&mut self, library: u64) -> Option<u64> {
+        let bytes = self.later.remove(&library)?;
+        Some(self.place(library, bytes))
+    }
+
     pub(crate) fn leave(&mut self, library: u64) {
+        self.later.remove(&library);
         self.taken.retain(|_, taken| {
             taken.retain(|_, (its, _)| *its != library);
             !taken.is_empty()

@@ -98,9 +98,9 @@ impl Session {
         self.alone.issuer.replay(image, &mut Supplies { contents, descriptors, places, past })
     }
 
-    /// Where the variables x and y of libraries are.
+    /// Where the variables x, y and z of libraries are.
     fn places(&self) -> Vec<Variable> {
-        let names = Arc::new(BTreeSet::from(["x".to_owned(), "y".to_owned()]));
+        let names = Arc::new(BTreeSet::from(["x", "y", "z"].map(str::to_owned)));
         let all = self.issuer().used_code().into_iter().map(|(id, _)| (id, Arc::clone(&names)));
         self.issuer().find_variables(&all.collect())
     }
@@ -218,7 +218,7 @@ fn in_two_slabs(other: impl FnOnce(&mut Slabs)) -> Session {
     session.load_at_once(3, &text("z", 1 << 20)).unwrap();
     session.load_at_once(4, &text("z", 4000)).unwrap();
     session.load(5, &text("x", 300)).unwrap();
-    session.load_at_once(6, &text("x", 1 << 20)).unwrap();
+    session.load(6, &text("x", 2 << 20)).unwrap();
     for (library, name) in [(5, "x"), (1, "x"), (2, "y"), (6, "x")] {
         session.does(&FindGlobal { library: LibraryId(library), name }).unwrap();
     }

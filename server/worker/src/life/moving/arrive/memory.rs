@@ -28,6 +28,8 @@ pub(super) struct Memory<D: Device> {
     same_gpu: bool,
     /// By where they are staged.
     blocks: BTreeMap<u64, LentBlock>,
+    /// Why blocks of these places were not taken over: the program may have freed them meanwhile.
+    lacking: BTreeMap<u64, Refused>,
     /// The source's, imported.
     source: Staging<D>,
     /// This session's own.
@@ -69,8 +71,19 @@ impl<D: Device> Memory<D> {
     pub(super) fn new(shared: &Arc<Shared<D>>, description: Description, same_gpu: bool) -> Self {
         let (source, target) = (Staging::new(&shared.device, SOURCE), Staging::new(&shared.device, TARGET));
         let (shared, blocks) = (Arc::clone(shared), BTreeMap::new());
-        let copied = BTreeSet::new();
-        Self { shared, description, same_gpu, blocks, source, target, copied, hashed: Hashed::default(), pinned: None }
+        let (lacking, copied) = (BTreeMap::new(), BTreeSet::new());
+        Self {
+            shared,
+            description,
+            same_gpu,
+            blocks,
+            lacking,
+            source,
+            target,
+            copied,
+            hashed: Hashed::default(),
+            pinned: None,
+        }
     }
 
     /// Takes the source's list: imports what is new, lets go what is gone.
@@ -86,6 +99,9 @@ impl<D: Device> Memory<D> {
         let gone: Vec<u64> =
             self.blocks.iter().filter(|(at, block)| new.get(at) != Some(block)).map(|(at, _)| *at).collect();
         gone.into_iter().for_each(|offset| self.forget(offset));
+        if let Some((offset, why)) = self.lacking.first_key_value() {
+            return Err(format!("block {} cannot be taken over: {why}", self.blocks[offset].block));
+        }
         for (offset, block) in new {
             if !self.blocks.contains_key(&offset) {
                 self.add(block, issuer)?;
@@ -97,6 +113,7 @@ impl<D: Device> Memory<D> {
     fn forget(&mut self, offset: u64) {
         let Some(block) = self.blocks.remove(&offset) else { return };
         self.copied.remove(&offset);
+        self.lacking.remove(&offset);
         self.target.remove(offset);
         if let Some(staged) = self.source.remove(offset) {
             let _ = self.shared.device.mem_release(staged.memory);
@@ -110,7 +127,8 @@ impl<D: Device> Memory<D> {
         let imported = self.import(block);
         match (imported, self.same_gpu) {
             (Ok((memory, file)), true) => issuer.adopt(id, memory, bytes, file),
-            (Err(why), true) => return Err(format!("block {id} cannot be taken over: {why}")),
+            // The next list shows whether it is still there; one comes while the program stands.
+            (Err(why), true) => drop(self.lacking.insert(offset, why)),
             (Ok((memory, _)), false) => {
                 let staged = Staged { block: id, bytes, memory };
                 self.source.add(offset, staged).map_err(device("mapping the source's memory"))?;

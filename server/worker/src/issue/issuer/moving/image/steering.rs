@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr};
+use floe_abi::DevicePtr;
 use floe_device::{Code, Content, Device, Image, ImageKind, Loading};
 use floe_wire::{LoadLibrary, Message as _, Request};
 
+use crate::issue::fault::Fault;
 use crate::issue::issuer::Issuer;
 use crate::issue::issuer::library::{image_of, plain_options};
 use crate::issue::objects::departed::names_in;
@@ -22,6 +23,9 @@ use crate::life::moving::words::Variable;
 const SLAB: u64 = 2 << 20;
 /// Bytes of a region, and its alignment. What is larger has a mapping of its own.
 const REGION: u64 = 32 << 20;
+/// What the driver maps for a region is larger, and cut to that alignment: so it keeps to a region's place if nothing is free from
+/// half a region above it on.
+const ROOM_ABOVE: u64 = REGION / 2;
 /// Fillers at a time: they take memory of the GPU, and a slab that is further away is not reached.
 const MOST_FILLERS: usize = 64;
 /// A filler's one variable.
@@ -43,7 +47,7 @@ struct Place {
     name: String,
     /// Of the variable of that name.
     at: u64,
-    /// Bytes from the library's first variable to the end of its last.
+    /// Bytes from the library's first variable to the end of the last that lies with it.
     span: u64,
 }
 
@@ -51,14 +55,16 @@ impl Places {
     /// The session that moves has its variables here now.
     pub(crate) fn want(&mut self, variables: &[Variable]) {
         self.wanted.clear();
-        let mut ends: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for Variable { library, name, at, bytes } in variables {
+        let mut ordered: Vec<&Variable> = variables.iter().filter(|variable| variable.bytes > 0).collect();
+        ordered.sort_unstable_by_key(|variable| (variable.library, variable.at));
+        for Variable { library, name, at, bytes } in ordered {
             let end = at.saturating_add(*bytes);
-            let (from, to) = ends.entry(*library).or_insert((*at, end));
-            (*from, *to) = ((*from).min(*at), (*to).max(end));
-            let span = *to - *from;
-            let place = self.wanted.entry(*library).or_insert_with(|| Place { name: name.clone(), at: *at, span });
-            place.span = span;
+            let first = || Place { name: name.clone(), at: *at, span: 0 };
+            let place = self.wanted.entry(*library).or_insert_with(first);
+            // What is further away is not part of the same memory.
+            if *at <= place.at + place.span + SLAB {
+                place.span = place.span.max(end - place.at);
+            }
         }
     }
 
@@ -99,7 +105,15 @@ impl<D: Device> Issuer<D> {
         // A library that lies in a slab with others cannot be told from here to lie in another.
         if slab(found) != slab(wanted) && !places.slabs.contains(&slab(found)) {
             // A library that does not come back is missed by the next message that names it.
-            let _ = self.load_at(library, &load, wanted, span);
+            let tried = self.load_at(library, &load, &name, (wanted, span));
+            let now = self.place_of(library, &name).unwrap_or(0);
+            if slab(now) != slab(wanted) {
+                let last = tried.ok().and_then(|slabs| slabs.last().copied()).unwrap_or(0);
+                let words = format_args!(
+                    "{name} of library {library} lies at {now:#x}, before at {found:#x}, not in the slab of {wanted:#x}; tried last: {last:#x}"
+                );
+                self.shared.log.line(words);
+            }
         }
         places.slabs.extend(self.place_of(library, &name).map(slab));
     }
@@ -119,54 +133,69 @@ impl<D: Device> Issuer<D> {
         self.device().find_global(code, name).ok().map(|found| found.at.0)
     }
 
-    /// Loads the library again, with nothing else left for its variables than the slab they should lie in.
-    fn load_at(&mut self, library: u64, load: &LoadLibrary<'_>, wanted: u64, span: u64) -> CudaResult<()> {
-        let loaded = self.libraries.get(library).map_err(|_| CudaError::NOT_FOUND)?;
+    /// Loads the library again, with nothing else left for its variables than the slab they should lie in. Returns the slabs that
+    /// fillers had on the way.
+    fn load_at(
+        &mut self,
+        library: u64,
+        load: &LoadLibrary<'_>,
+        name: &str,
+        (wanted, span): (u64, u64),
+    ) -> Result<Vec<u64>, Fault> {
+        let loaded = self.libraries.get(library)?;
         let contents = loaded.contents.iter().map(|(_, content)| content.clone()).collect();
-        let image = image_of(load.kind, contents).map_err(|_| CudaError::INVALID_IMAGE)?;
-        let options = plain_options(&load.options).map_err(|_| CudaError::INVALID_VALUE)?;
-        let loading = Loading { at_once: load.at_once, options, log_bytes: 0 };
+        let (code, image) = (loaded.code, image_of(load.kind, contents)?);
+        let loading = Loading { at_once: load.at_once, options: plain_options(&load.options)?, log_bytes: 0 };
         let (first, end) = (slab(wanted), wanted.saturating_add(span).next_multiple_of(SLAB));
         let is_in_region = end - first <= REGION;
-        let _kept =
-            self.device().keep_below(DevicePtr(if is_in_region { end.next_multiple_of(REGION) } else { end }))?;
-        self.device().unload(self.libraries.get(library).map_err(|_| CudaError::NOT_FOUND)?.code)?;
-        let fillers = if is_in_region { self.fillers_before(first, end - first) } else { Vec::new() };
-        let again = self.device().load(image, &loading).map_err(|failure| failure.error);
-        for filler in fillers {
+        let limit = if is_in_region { end.next_multiple_of(REGION) + ROOM_ABOVE } else { end };
+        let kept = self.device().keep_below(DevicePtr(limit))?;
+        self.device().unload(code)?;
+        let fillers = if is_in_region { self.fillers_before(first, end - first) } else { Fillers::default() };
+        match self.device().load(image, &loading) {
+            Ok((code, _)) => self.libraries.get_mut(library)?.code = code,
+            Err(failure) => {
+                self.libraries.remove(library)?;
+                self.libraries.bind(library, Err(failure.error));
+            }
+        }
+        // The question gives its variables their places.
+        self.place_of(library, name);
+        for filler in fillers.held {
             // It would only take memory.
             let _ = self.device().unload(filler);
         }
-        match again {
-            Ok((code, _)) => {
-                self.libraries.get_mut(library).map(|loaded| loaded.code = code).map_err(|_| CudaError::NOT_FOUND)
-            }
-            Err(error) => {
-                let _ = self.libraries.remove(library);
-                self.libraries.bind(library, Err(error));
-                Err(error)
-            }
-        }
+        drop(kept);
+        Ok(fillers.slabs)
     }
 
-    /// Takes slabs until one lies at `first`, and gives that one back. The others are held by what is returned.
-    fn fillers_before(&self, first: u64, bytes: u64) -> Vec<Code> {
+    /// Takes slabs until one lies at `first`, and gives that one back.
+    fn fillers_before(&self, first: u64, bytes: u64) -> Fillers {
         // Whole slabs: it fits into none that holds anything.
         let text = format!(
-            ".version 7.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 {FILLER}[{bytes}];\n"
+            ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .align 8 .b8 {FILLER}[{bytes}];\n"
         );
-        let mut fillers = Vec::new();
-        while fillers.len() < MOST_FILLERS {
+        let mut fillers = Fillers::default();
+        while fillers.held.len() < MOST_FILLERS {
             let image = Image { kind: ImageKind::Ptx, contents: vec![Content::from(text.as_bytes())] };
             let loading = Loading { at_once: true, options: Vec::new(), log_bytes: 0 };
             let Ok((code, _)) = self.device().load(image, &loading) else { break };
-            let at = self.device().find_global(code, FILLER).map(|found| slab(found.at.0));
-            if at == Ok(first) {
+            let at = self.device().find_global(code, FILLER).map_or(0, |found| slab(found.at.0));
+            fillers.slabs.push(at);
+            if at == first {
                 let _ = self.device().unload(code);
                 break;
             }
-            fillers.push(code);
+            fillers.held.push(code);
         }
         fillers
     }
+}
+
+/// Code that takes slabs.
+#[derive(Default)]
+struct Fillers {
+    held: Vec<Code>,
+    /// Where each lay, and the one that was given back.
+    slabs: Vec<u64>,
 }
