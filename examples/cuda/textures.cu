@@ -208,8 +208,8 @@ __global__ void fetch(cudaTextureObject_t texture, int4 *out, int count) {
     }
 }
 
-// tex1Dfetch over linear memory, in the middle of which the texture begins.
-static void linear_memory(Verdict &verdict) {
+// tex1Dfetch over linear memory, in the middle of which the texture begins. It may be said to go on behind the allocation.
+static void linear_memory(Verdict &verdict, size_t behind) {
     Inputs inputs(5);
     const int skipped = 256, count = 77;
     std::vector<short4> values;
@@ -222,7 +222,7 @@ static void linear_memory(Verdict &verdict) {
     what.resType = cudaResourceTypeLinear;
     what.res.linear.devPtr = memory + skipped;
     what.res.linear.desc = cudaCreateChannelDesc<short4>();
-    what.res.linear.sizeInBytes = count * sizeof(short4);
+    what.res.linear.sizeInBytes = count * sizeof(short4) + behind;
     cudaTextureDesc how{};
     how.readMode = cudaReadModeElementType;
     cudaTextureObject_t texture;
@@ -408,7 +408,8 @@ int main() {
     address_modes(verdict);
     volume(verdict);
     layered(verdict);
-    linear_memory(verdict);
+    linear_memory(verdict, 0);
+    linear_memory(verdict, 30000);
     pitched_memory(verdict);
     channel_formats(verdict);
     gathers(verdict);

@@ -96,7 +96,13 @@ impl Client {
             resource_type::LINEAR | resource_type::PITCH2D => {
                 let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
                 let at = DevicePtr(resource.place);
-                let memory = match self.lookup_device(at, bytes, vgpu)? {
+                let found =
+                    self.lookup_device(at, bytes, vgpu).or_else(|error| match self.lookup_device(at, 1, vgpu) {
+                        // A driver takes a texture of memory that is said to go on behind its allocation.
+                        Ok(Lookup::Device(memory)) if kind == resource_type::LINEAR => Ok(Lookup::Device(memory)),
+                        _ => Err(error),
+                    });
+                let memory = match found? {
                     Lookup::Device(memory) if Arc::ptr_eq(memory.vgpu, vgpu) => Some(memory.resident()?),
                     Lookup::Host(host) if host.pinned().is_some_and(|it| vgpu.reach(it) == Some(Reach::Shared)) => None,
                     _ => return Err(CudaError::INVALID_VALUE),

@@ -118,6 +118,21 @@ impl Simulator {
         })
     }
 
+    /// How many elements there are of so many. Drivers take a texture that is said to go on behind its allocation, and what is
+    /// read there is nobody's promise: here it is 0.
+    fn elements_of(&self, base: u64, element: u64, said: u32) -> u32 {
+        let are_there = |count: u32| self.check_device_range(base, u64::from(count) * element).is_ok();
+        if are_there(said) {
+            return said;
+        }
+        let (mut there, mut lacking) = (0, said);
+        while lacking - there > 1 {
+            let middle = there + (lacking - there) / 2;
+            if are_there(middle) { there = middle } else { lacking = middle }
+        }
+        there
+    }
+
     /// Memory in rows; `extent` as elements of a row and rows.
     fn memory_texels(&self, resource: &ResourceDescriptor, extent: [u32; 2], pitch: u64) -> CudaResult<Texels> {
         let ResourceDescriptor { place: base, format, channels, .. } = *resource;
@@ -142,7 +157,8 @@ impl Simulator {
             resource_type::LINEAR => {
                 let element = element_bytes(resource.format, resource.channels).ok_or(CudaError::INVALID_VALUE)?;
                 let width = extent(resource.extent / element, limits::TEXTURE_1D_LINEAR)?;
-                self.memory_texels(resource, [width, 1], resource.extent as u64)
+                let width = self.elements_of(resource.place, element as u64, width);
+                self.memory_texels(resource, [width.max(1), 1], resource.extent as u64)
             }
             resource_type::PITCH2D => {
                 let [width, height, pitch] = limits::TEXTURE_2D_LINEAR;
