@@ -23,9 +23,9 @@ use list::{COMMON, List, Program};
 /// Flags of `floe-bench conformance`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The checkout of NVIDIA's cuda-samples
-    #[arg(long, value_name = "FOLDER")]
-    samples: PathBuf,
+    /// The checkout of NVIDIA's cuda-samples; a second one is of the older commit, whose programs are not built without it
+    #[arg(long, value_name = "FOLDER", required = true)]
+    samples: Vec<PathBuf>,
     /// Programs to run: vectorAdd, simpleStreams, … [default: all of the list]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
@@ -83,7 +83,7 @@ enum Verdict {
 /// When nothing could be run: no installation, no device, no checkout, no such program.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let list = List::read()?;
-    let commit = list.commit.clone();
+    let commits = list.commits();
     let programs = list.chosen(&arguments.only)?;
     let installation = Installation::of_this_executable()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
@@ -92,10 +92,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         std::fs::create_dir_all(&path).with_context(|| format!("cannot be made: {}", path.display()))?;
         path.canonicalize().with_context(|| format!("cannot be found: {}", path.display()))
     };
-    let samples = arguments.samples.canonicalize();
+    let checkout = |path: &PathBuf| path.canonicalize().with_context(|| format!("no checkout: {}", path.display()));
     let tested = Tested {
         arguments,
-        samples: samples.with_context(|| format!("no checkout: {}", arguments.samples.display()))?,
+        samples: arguments.samples.iter().map(checkout).collect::<Result<_>>()?,
         built: made(arguments.built.clone(), "built")?,
         logs: made(arguments.out.as_ref().map(|out| out.join("conformance-logs")), "logs")?,
         driver: installation.cpu_device().join("libcuda.so.1"),
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let gpu = server.gpu(&installation)?;
     let mut all = Vec::new();
     let mut record = machine::heading(&gpu.name);
-    record.insert("samples".to_owned(), json!(commit));
+    record.insert("samples".to_owned(), json!(commits));
     for program in &programs {
         let compared = tested.compare(program, &installation, &server, gpu.kind == "cpu")?;
         tell(&compared);
@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Programs that are built and run.
 struct Tested<'a> {
     arguments: &'a Arguments,
-    samples: PathBuf,
+    samples: Vec<PathBuf>,
     built: PathBuf,
     logs: PathBuf,
     /// A `libcuda.so.1` to link with.
@@ -143,19 +143,24 @@ impl Tested<'_> {
         built.is_err()
     }
 
+    fn checkout(&self, program: &Program) -> Result<&Path> {
+        program.checkout(&self.samples).context("no checkout was named")
+    }
+
     /// The program's executable, beside the files that it loads.
     fn build(&self, program: &Program) -> Result<PathBuf> {
-        let (folder, out) = (program.folder(&self.samples), self.built.join(program.name()));
+        let samples = self.checkout(program)?;
+        let (folder, out) = (program.folder(samples), self.built.join(program.name()));
         let executable = out.join(program.name());
         let stamp = out.join("tree");
         if executable.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|tree| tree == program.stamp()) {
             return Ok(executable);
         }
-        program.check(&self.samples)?;
+        program.check(samples)?;
         std::fs::create_dir_all(&out).with_context(|| format!("cannot be made: {}", out.display()))?;
         let toolkit = Toolkit::find(&self.arguments.python)?;
         let compile = |sources: &[PathBuf], flags: &[String], to: &Path| {
-            let common = [self.samples.join(COMMON), folder.clone(), folder.join("inc")];
+            let common = [samples.join(COMMON), folder.clone(), folder.join("inc")];
             let headers = common.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);
             let all: Vec<String> = ["--extended-lambda".to_owned()].into_iter().chain(headers).collect();
             toolkit.compile(sources, &[&all, flags].concat(), to)
@@ -176,7 +181,7 @@ impl Tested<'_> {
 
     /// Where a program finds its files: beside its sources, or beside what was made of them, with a link to its data.
     fn place(&self, program: &Program, executable: &Path) -> Result<PathBuf> {
-        let folder = program.folder(&self.samples);
+        let folder = program.folder(self.checkout(program)?);
         let Some(beside) = executable.parent().filter(|_| !program.modules.is_empty()) else { return Ok(folder) };
         let (data, link) = (folder.join("data"), beside.join("data"));
         if data.is_dir() {

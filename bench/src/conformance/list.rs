@@ -18,7 +18,9 @@ pub(super) const COMMON: &str = "Common";
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
     /// The commit that was listed.
-    pub(super) commit: String,
+    commit: String,
+    /// Of the programs that later ones have no more.
+    older_commit: String,
     program: Vec<Program>,
 }
 
@@ -40,6 +42,9 @@ pub(super) struct Program {
     pub(super) modules: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) args: Vec<String>,
+    /// Of the older commit.
+    #[serde(default)]
+    older: bool,
 }
 
 impl List {
@@ -49,6 +54,11 @@ impl List {
     /// When it is no list.
     pub(super) fn read() -> Result<Self> {
         toml::from_str(TABLE).context("the list of programs is wrong")
+    }
+
+    /// The commits that were listed.
+    pub(super) fn commits(&self) -> [String; 2] {
+        [self.commit.clone(), self.older_commit.clone()]
     }
 
     /// The programs of these names; all, where there are none.
@@ -78,6 +88,11 @@ impl Program {
     /// Its folder in a checkout.
     pub(super) fn folder(&self, checkout: &Path) -> PathBuf {
         checkout.join(&self.path)
+    }
+
+    /// The checkout that it is of: the last for those of the older commit, else the first.
+    pub(super) fn checkout<'c>(&self, checkouts: &'c [PathBuf]) -> Option<&'c Path> {
+        if self.older { checkouts.last() } else { checkouts.first() }.map(PathBuf::as_path)
     }
 
     /// Checks that the checkout has the program that was listed, by git's hash of its folder.
@@ -113,7 +128,7 @@ mod tests {
     #[test]
     fn every_program_of_the_list_has_a_name_of_its_own_and_a_hash() {
         let list = List::read().expect("a list");
-        assert!(is_hash(&list.commit));
+        assert!(list.commits().iter().all(|commit| is_hash(commit)));
         let names: std::collections::BTreeSet<&str> = list.program.iter().map(Program::name).collect();
         assert_eq!(names.len(), list.program.len());
         for program in &list.program {
