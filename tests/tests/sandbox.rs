@@ -242,6 +242,33 @@ fn a_worker_has_no_privileges_no_home_and_a_session_of_its_own() {
     }
 }
 
+/// Threads that allocate from arenas of their own take 64 MiB of addresses each, wherever they get them first: then a driver's
+/// choice of places would be the threads' race.
+#[test]
+fn all_threads_of_a_worker_allocate_from_one_arena() {
+    const ARENA: u64 = 64 << 20;
+    let daemon = Floed::start();
+    let mut client = Client::attached(&daemon);
+    client.ask(&SynchronizeContext {});
+    let worker = descendants(daemon.process())[0];
+    // Only root may look.
+    let Ok(maps) = std::fs::read_to_string(format!("/proc/{worker}/maps")) else { return };
+    let parse = |line: &str| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).ok());
+        Some((from?, to?, rest.get(..4)?.to_owned()))
+    };
+    let all: Vec<(u64, u64, String)> = maps.lines().filter_map(parse).collect();
+    assert!(all.len() > 20, "{maps}");
+    // As glibc has them: what is used of it, and the rest without access.
+    let is_arena = |pair: &&[(u64, u64, String)]| {
+        let [(from, end, used), (rest, to, free)] = pair else { return false };
+        (used.as_str(), free.as_str(), end) == ("rw-p", "---p", rest) && from % ARENA == 0 && to % ARENA == 0
+    };
+    assert_eq!(all.windows(2).filter(is_arena).count(), 0, "{maps}");
+}
+
 #[test]
 fn addresses_are_fixed_only_where_the_operator_asks_for_it() {
     let places = |flags: &[&str]| -> Vec<String> {

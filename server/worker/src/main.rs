@@ -26,8 +26,9 @@ use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::{
     ASK_EVERY, Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds,
-    PeerReports, Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, arrive, bound_host_memory,
-    close_inherited, end, keep, leave_no_room, one_entry, sandbox, serve, use_rings, without_randomization,
+    PeerReports, Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive,
+    bound_host_memory, close_inherited, end, keep, leave_no_room, one_entry, sandbox, serve, use_rings,
+    without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -114,6 +115,7 @@ fn session(task: &str) -> Result<()> {
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
+    allocate_from_one_arena().context("one arena for all threads")?;
     let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output()?;

@@ -59,6 +59,19 @@ pub fn without_randomization() -> io::Result<()> {
     Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
 }
 
+/// Has all threads allocate from one arena. Others are mapped by threads at their first allocation, 64 MiB each, and then a
+/// driver's regions lie where the race of threads has left room.
+///
+/// # Errors
+/// When the allocator does not take it.
+pub fn allocate_from_one_arena() -> io::Result<()> {
+    // SAFETY: mallopt takes numbers. No other thread allocates yet: `main` calls this before it starts any.
+    match unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) } {
+        1 => Ok(()),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 /// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.
 pub fn leave_no_room(mappings: Option<File>, ceiling: u64, log: &Log) {
     let Some(mappings) = mappings else { return };
