@@ -2,6 +2,7 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
+mod facts;
 mod generated;
 mod graph;
 mod hash;
@@ -35,11 +36,6 @@ pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
 pub use probe::probe;
-
-/// `CUfunction_attribute` numbers.
-const FUNCTION_ATTRIBUTES: std::ops::Range<i32> = 0..16;
-/// More parameters than any kernel has: they have at most 32,764 bytes together.
-const PARAMETERS: usize = 32_764;
 
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` and `…_MAX_THREADS_PER_MULTIPROCESSOR`.
 const RESIDENT: [u32; 2] = [16, 39];
@@ -398,23 +394,7 @@ impl Device for Gpu {
     }
 
     fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts> {
-        let attribute =
-            |number: i32| Some((number, self.driver.func_get_attribute(number.unsigned_abs(), function).ok()?));
-        let attributes = FUNCTION_ATTRIBUTES.filter_map(attribute).collect();
-        let mut parameters = Vec::new();
-        for index in 0..PARAMETERS {
-            match self.driver.func_get_param_info(function, index) {
-                Ok((offset, bytes)) => {
-                    let narrow = |value: usize| u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
-                    parameters.push((narrow(offset)?, narrow(bytes)?));
-                }
-                Err(CudaError::INVALID_VALUE) => break,
-                // A driver before 12.4 cannot say.
-                Err(CudaError::NOT_SUPPORTED) => return Ok(KernelFacts { parameters: None, attributes }),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(KernelFacts { parameters: Some(parameters), attributes })
+        facts::of(self.driver, function)
     }
 
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()> {

@@ -20,7 +20,6 @@ mod quota;
 mod resumption;
 mod sharer;
 mod sharing;
-mod slabs;
 mod steady;
 mod stream_memory;
 mod stripes;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
-use super::slabs::Slabs;
+use super::moving::slabs::Slabs;
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
     GraphUpdate, Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject,

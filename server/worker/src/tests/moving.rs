@@ -4,6 +4,7 @@
 
 mod moves;
 mod recipes;
+pub(super) mod slabs;
 
 use std::any::Any;
 use std::sync::Mutex;

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use proptest::prelude::*;
 
 use super::super::alone::Alone;
-use super::super::slabs::Slabs;
 use super::super::*;
+use super::slabs::Slabs;
 use crate::issue::fault::Fault;
 use crate::issue::issuer::moving::image::{Places, Presence, Supplies};
 use crate::issue::issuer::{Answer, Issuer};

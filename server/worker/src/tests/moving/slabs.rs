@@ -37,7 +37,7 @@ impl Slabs {
     }
 
     fn free_slab(&mut self) -> u64 {
-        let slabs = self.regions.iter().flat_map(|region| (*region..region + REGION).step_by(SLAB as usize));
+        let slabs = self.regions.iter().flat_map(|region| (0..REGION / SLAB).map(move |number| region + number * SLAB));
         let free = slabs.into_iter().find(|slab| !self.taken.contains_key(slab));
         free.unwrap_or_else(|| {
             // Twice as much is mapped, and cut.
