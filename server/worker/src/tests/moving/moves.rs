@@ -13,7 +13,7 @@ use super::super::*;
 use super::keep;
 use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::move_notices::*;
-use crate::daemon::peer_notices::{Answers, PeerNotice, Question, Refused, Returned};
+use crate::daemon::peer_notices::{Answers, Kind, PeerNotice, Question, Refused, Returned};
 use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{Answer, Contents, Description, Last, LentBlock, LinkKind, Piece, Step, VERSION};
 use crate::sandbox::Reserved;
@@ -121,12 +121,21 @@ impl Worker {
 
 /// Passes on what one worker asks the other for, as the daemon's broker does, until the importer is over.
 fn broker(exporter: &Worker, importer: &Worker) -> JoinHandle<()> {
+    broker_without(exporter, importer, None)
+}
+
+/// The same, except that it refuses a block.
+fn broker_without(exporter: &Worker, importer: &Worker, block: Option<u64>) -> JoinHandle<()> {
     let (from, to) = (Arc::clone(&exporter.giver), Arc::clone(&importer.giver));
     let (number, reported) = (Arc::clone(&importer.number), Arc::clone(&importer.reported));
     std::thread::spawn(move || {
         let reported = reported.lock().unwrap();
         while let Ok(report) = reported.recv() {
             let import = match report {
+                Reported::Import(import) if import.kind == Kind::Block && Some(import.object) == block => {
+                    to.notify(&PeerNotice::Refused(import.request, Refused::Unknown), None).unwrap();
+                    continue;
+                }
                 Reported::Import(import) => import,
                 Reported::Returned(Returned { kind, object, .. }) => {
                     let notice = PeerNotice::Returned(number.load(Ordering::SeqCst), vec![(kind, object)]);
@@ -737,4 +746,42 @@ fn every_way_of_copying_gives_the_same() {
         }
         session.end();
     }
+}
+
+/// No other list would show whether the program has freed it.
+#[test]
+fn a_block_that_cannot_be_taken_over_once_the_program_stands_ends_the_move() {
+    const LATE: u64 = 9;
+    let mut session = Moving::begin();
+    session.options = (true, false);
+    session.prepare();
+    session.step(0);
+    let (ours, near) = UnixStream::pair().unwrap();
+    let (far, theirs) = UnixStream::pair().unwrap();
+    session.leave_by(ours.into());
+    assert!(matches!(session.worker.word(), Said::Described(_)));
+    let task = Arrival { number: 1, importer: 101, same_gpu: true, stop_and_copy: false, keeps: None };
+    let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
+    target.order(MoveOrder::Arrive(1), Some(theirs.into()));
+    drop(broker_without(&session.worker, &target, Some(LATE)));
+    let (mut source, mut way) = (MoveStream::over(near.into()), MoveStream::over(far.into()));
+    let mut is_made = false;
+    while let Ok((step, body)) = source.receive::<Step>(None) {
+        way.send(&step, &[&body]).unwrap();
+        let (answer, _) = way.receive::<Answer>(None).unwrap();
+        if step == Step::Objects && !is_made {
+            // Behind the last look at the running program.
+            session.client.ok(&CreateBlock { block: BlockId(LATE), bytes: BLOCK });
+            is_made = true;
+        }
+        source.send(&answer, &[]).unwrap();
+        if matches!(step, Step::Frozen(_)) {
+            break;
+        }
+    }
+    assert!(matches!(target.word(), Said::Refused(why) if why.starts_with("block 9 cannot be taken over")));
+    assert!(matches!(join(target.thread), Ending::NotArrived(_)));
+    assert!(gave_up(session.worker.word()).contains("block 9 cannot be taken over"));
+    session.step(1);
+    session.end();
 }

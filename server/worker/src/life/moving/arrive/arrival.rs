@@ -64,7 +64,7 @@ impl<D: Device> Arrival<D> {
             Step::Bytes(piece) => self.memory.take(piece, body).map(|()| Answer::Done),
             Step::Contents(contents) => self.take_contents(&contents, body).map(|()| Answer::Done),
             Step::Last(last) => self.take_last(&last, body).map(|()| Answer::Done),
-            Step::Frozen(digest) if issuer.digest() == digest => Ok(Answer::Done),
+            Step::Frozen(digest) if issuer.digest() == digest => self.memory.demand_taken().map(|()| Answer::Done),
             Step::Frozen(_) => Err("the sessions' tables differ".into()),
         }
     }

@@ -99,15 +99,21 @@ impl<D: Device> Memory<D> {
         let gone: Vec<u64> =
             self.blocks.iter().filter(|(at, block)| new.get(at) != Some(block)).map(|(at, _)| *at).collect();
         gone.into_iter().for_each(|offset| self.forget(offset));
-        if let Some((offset, why)) = self.lacking.first_key_value() {
-            return Err(format!("block {} cannot be taken over: {why}", self.blocks[offset].block));
-        }
+        self.demand_taken()?;
         for (offset, block) in new {
             if !self.blocks.contains_key(&offset) {
                 self.add(block, issuer)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether every block was taken over: also those of the last list, behind which no other one comes.
+    pub(super) fn demand_taken(&self) -> Result<(), Refused> {
+        match self.lacking.first_key_value() {
+            Some((offset, why)) => Err(format!("block {} cannot be taken over: {why}", self.blocks[offset].block)),
+            None => Ok(()),
+        }
     }
 
     fn forget(&mut self, offset: u64) {
@@ -127,7 +133,7 @@ impl<D: Device> Memory<D> {
         let imported = self.import(block);
         match (imported, self.same_gpu) {
             (Ok((memory, file)), true) => issuer.adopt(id, memory, bytes, file),
-            // The next list shows whether it is still there; one comes while the program stands.
+            // The next list shows whether it is still there, or the end that no next one came.
             (Err(why), true) => drop(self.lacking.insert(offset, why)),
             (Ok((memory, _)), false) => {
                 let staged = Staged { block: id, bytes, memory };
