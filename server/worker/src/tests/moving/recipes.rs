@@ -87,6 +87,11 @@ impl Session {
 
     /// Replays an image of `from`.
     fn replays(&mut self, from: &Self, image: &Image, past: bool) -> Result<(), Vec<String>> {
+        self.replays_at(&from.places(), from, image, past)
+    }
+
+    /// The same, told that variables lie there.
+    fn replays_at(&mut self, at: &[Variable], from: &Self, image: &Image, past: bool) -> Result<(), Vec<String>> {
         let contents = &mut |hash: &Hash| from.issuer().content(hash);
         let descriptors = &mut |wanted: Object| {
             let all = from.issuer().descriptors();
@@ -94,7 +99,7 @@ impl Session {
             Some(file.try_clone_to_owned().unwrap())
         };
         let places = &mut Places::default();
-        places.want(&from.places());
+        places.want(at);
         self.alone.issuer.replay(image, &mut Supplies { contents, descriptors, places, past })
     }
 
@@ -256,6 +261,38 @@ fn a_slab_that_cannot_be_brought_to_its_place_is_named() {
     other.alone.shared.device.in_slabs(|slabs| slabs.take_addresses(1 << 30));
     let words = other.replays(&session, &session.image(0), true).unwrap_err();
     assert!(words.iter().all(|words| words.contains(" lies at ")), "{words:?}");
+}
+
+/// Places are another worker's word, and addresses may be any numbers.
+#[test]
+fn places_where_nothing_can_lie_are_nobodys() {
+    let session = in_two_slabs(|_| {});
+    let lies = [(u64::MAX, 1), (u64::MAX - 5000, u64::MAX), (1, u64::MAX), (u64::MAX - (1 << 20), 8), (1 << 63, 1)];
+    for (at, bytes) in lies {
+        let mut all = session.places();
+        all.iter_mut().for_each(|variable| (variable.at, variable.bytes) = (at, bytes));
+        let mut one = session.places();
+        one.push(Variable { at, bytes, ..one[0].clone() });
+        for lie in [all, one] {
+            let mut other = Session::new();
+            other.alone.shared.device.in_slabs(|_| {});
+            let _ = other.replays_at(&lie, &session, &session.image(0), true);
+        }
+    }
+}
+
+/// Nobody is charged for what takes the slabs before a place: it must not be much, however far the place, or long.
+#[test]
+fn what_takes_the_slabs_before_a_place_is_little() {
+    let session = in_two_slabs(|_| {});
+    let mut lie = session.places();
+    lie.iter_mut().for_each(|variable| (variable.at, variable.bytes) = (0x6000_0000_0000, 32 << 20));
+    let mut other = Session::new();
+    other.alone.shared.device.in_slabs(|_| {});
+    let _ = other.replays_at(&lie, &session, &session.image(0), true);
+    let mut most = 0;
+    other.alone.shared.device.in_slabs(|slabs| most = slabs.most);
+    assert!((32 << 20..160 << 20).contains(&most), "{most}");
 }
 
 #[test]

@@ -18,11 +18,13 @@ pub(crate) struct Slabs {
     taken: BTreeMap<u64, BTreeMap<u64, (u64, u64)>>,
     /// Libraries without a place, and their bytes.
     later: BTreeMap<u64, u64>,
+    /// The most bytes that libraries had at a time.
+    pub(crate) most: u64,
 }
 
 impl Slabs {
     pub(crate) fn below(top: u64) -> Self {
-        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new(), later: BTreeMap::new() }
+        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new(), later: BTreeMap::new(), most: 0 }
     }
 
     /// Something else takes so many bytes of addresses, as stacks of kernels do.
@@ -69,6 +71,7 @@ impl Slabs {
             (slab, slab)
         });
         self.taken.entry(slab).or_default().insert(at, (library, bytes));
+        self.most = self.most.max(self.taken.values().flat_map(BTreeMap::values).map(|(_, bytes)| bytes).sum());
         at
     }
 

@@ -26,8 +26,10 @@ const REGION: u64 = 32 << 20;
 /// What the driver maps for a region is larger, and cut to that alignment: so it keeps to a region's place if nothing is free from
 /// half a region above it on.
 const ROOM_ABOVE: u64 = REGION / 2;
-/// Fillers at a time: they take memory of the GPU, and a slab that is further away is not reached.
-const MOST_FILLERS: usize = 64;
+/// Bytes of all fillers at a time: nobody is charged for them, and a slab that is further away is not reached.
+const MOST_FILLED: u64 = 64 * SLAB;
+/// No variable lies from here on. Sums of addresses and bytes below it do not overflow.
+const NO_ADDRESS: u64 = 1 << 56;
 /// A filler's one variable.
 const FILLER: &str = "floe_filler";
 
@@ -55,10 +57,11 @@ impl Places {
     /// The session that moves has its variables here now.
     pub(crate) fn want(&mut self, variables: &[Variable]) {
         self.wanted.clear();
-        let mut ordered: Vec<&Variable> = variables.iter().filter(|variable| variable.bytes > 0).collect();
+        let can_be = |it: &&Variable| it.bytes > 0 && it.at.checked_add(it.bytes).is_some_and(|end| end < NO_ADDRESS);
+        let mut ordered: Vec<&Variable> = variables.iter().filter(can_be).collect();
         ordered.sort_unstable_by_key(|variable| (variable.library, variable.at));
         for Variable { library, name, at, bytes } in ordered {
-            let end = at.saturating_add(*bytes);
+            let end = at + bytes;
             let first = || Place { name: name.clone(), at: *at, span: 0 };
             let place = self.wanted.entry(*library).or_insert_with(first);
             // What is further away is not part of the same memory.
@@ -146,7 +149,7 @@ impl<D: Device> Issuer<D> {
         let contents = loaded.contents.iter().map(|(_, content)| content.clone()).collect();
         let (code, image) = (loaded.code, image_of(load.kind, contents)?);
         let loading = Loading { at_once: load.at_once, options: plain_options(&load.options)?, log_bytes: 0 };
-        let (first, end) = (slab(wanted), wanted.saturating_add(span).next_multiple_of(SLAB));
+        let (first, end) = (slab(wanted), (wanted + span).next_multiple_of(SLAB));
         let is_in_region = end - first <= REGION;
         let limit = if is_in_region { end.next_multiple_of(REGION) + ROOM_ABOVE } else { end };
         let kept = self.device().keep_below(DevicePtr(limit))?;
@@ -176,7 +179,7 @@ impl<D: Device> Issuer<D> {
             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .align 8 .b8 {FILLER}[{bytes}];\n"
         );
         let mut fillers = Fillers::default();
-        while fillers.held.len() < MOST_FILLERS {
+        for _ in 0..MOST_FILLED / bytes {
             let image = Image { kind: ImageKind::Ptx, contents: vec![Content::from(text.as_bytes())] };
             let loading = Loading { at_once: true, options: Vec::new(), log_bytes: 0 };
             let Ok((code, _)) = self.device().load(image, &loading) else { break };
