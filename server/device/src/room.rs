@@ -19,6 +19,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Looks at the mappings: other threads map something meanwhile.
 const LOOKS: u32 = 16;
+/// Addresses below any that are kept free: this process maps memory, too, while a driver finds no more room above.
+const LEAST_ROOM: usize = 1 << 40;
 /// The stack grows into the hole below it.
 const STACK: &str = "[stack]";
 
@@ -79,8 +81,11 @@ impl Drop for Kept {
 /// Fills every hole from `end` on, so that a driver finds room for what it places below it only.
 ///
 /// # Errors
-/// NOENT where the process was never filled; the system's own.
+/// INVAL where that leaves less than a terabyte; NOENT where the process was never filled; the system's own.
 pub fn keep_below(end: usize) -> io::Result<Kept> {
+    if end < LEAST_ROOM {
+        return Err(Errno::INVAL.into());
+    }
     let mut filled = floe_lock::lock(&FILLED);
     let mappings = filled.mappings.as_mut().ok_or(Errno::NOENT)?;
     let mut kept = Kept(Vec::new());
@@ -218,6 +223,7 @@ mod tests {
         };
         let [large, other] = [64 << 20, 1 << 30].map(at);
         assert!(large < ceiling && other < ceiling, "{large:#x} {other:#x} {ceiling:#x}");
+        assert!(keep_below(48 << 20).is_err(), "nothing could be mapped any more");
         let end = other - (16 << 30);
         let kept = keep_below(end).unwrap();
         assert!(at(1 << 30) < end);

@@ -99,12 +99,13 @@ impl<V> Peers<V> {
 
     /// Another session has memory of this one from now on, or this one of another.
     fn begin_to_share(&self) {
-        self.shares.store(true, Ordering::Release);
+        // Ordered with `shares` behind a noted return: one of the two sides sees the other.
+        self.shares.store(true, Ordering::SeqCst);
     }
 
     /// Whether another session may have memory that this one writes.
     pub(crate) fn shares(&self) -> bool {
-        self.shares.load(Ordering::Acquire)
+        self.shares.load(Ordering::SeqCst)
     }
 
     /// Another vGPU has posted the return of a block.

@@ -64,12 +64,12 @@ impl StreamProgress {
 
     /// The program goes on, and takes the copies issued so far for over.
     pub(crate) fn note_return(&self) {
-        self.returned.fetch_max(self.issued(), Ordering::AcqRel);
+        self.returned.fetch_max(self.issued(), Ordering::SeqCst);
     }
 
     /// Whether a copy that the program takes for over may not be.
     pub(crate) fn owes_copies(&self) -> bool {
-        self.completed() < self.returned.load(Ordering::Acquire)
+        self.completed() < self.returned.load(Ordering::SeqCst)
     }
 
     /// The last frame put on the stream.

@@ -158,7 +158,8 @@ impl<D: Device> Issuer<D> {
         match self.device().load(image, &loading) {
             Ok((code, _)) => self.libraries.get_mut(library)?.code = code,
             Err(failure) => {
-                self.libraries.remove(library)?;
+                let charge = self.libraries.remove(library)?.map_or(0, |loaded| loaded.charge);
+                self.allowance.ledger.give(charge);
                 self.libraries.bind(library, Err(failure.error));
             }
         }
