@@ -126,7 +126,8 @@ fn bytes_that_another_vgpu_may_read_are_there_when_a_copy_returns() {
     assert_eq!(send(), 0);
     program.select(0);
     program.client.ctx_enable_peer_access(program.contexts[1], 0).unwrap();
-    assert_eq!(send(), 1);
+    assert_eq!(program.servers[1].count("SynchronizeStream"), 1, "those of the copy before");
+    assert_eq!(send(), 2);
 }
 
 #[test]
