@@ -435,6 +435,19 @@ fn a_session_whose_target_dies_at_any_step_goes_on() {
     }
 }
 
+/// The session leaves for a target, by streams whose other ends are here: the source's, then the target's.
+fn leaves_through_a_relay(session: &mut Moving) -> (Worker, MoveStream, MoveStream) {
+    let (ours, near) = UnixStream::pair().unwrap();
+    let (far, theirs) = UnixStream::pair().unwrap();
+    session.leave_by(ours.into());
+    assert!(matches!(session.worker.word(), Said::Described(_)));
+    let (same_gpu, stop_and_copy) = session.options;
+    let task = Arrival { number: 1, importer: 101, same_gpu, stop_and_copy, keeps: None };
+    let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
+    target.order(MoveOrder::Arrive(1), Some(theirs.into()));
+    (target, MoveStream::over(near.into()), MoveStream::over(far.into()))
+}
+
 #[test]
 fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
     for dies_at in 0..8 {
@@ -442,16 +455,9 @@ fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
         session.options = (false, true);
         session.prepare();
         session.step(0);
-        let (ours, near) = UnixStream::pair().unwrap();
-        let (far, theirs) = UnixStream::pair().unwrap();
-        session.leave_by(ours.into());
-        assert!(matches!(session.worker.word(), Said::Described(_)));
-        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy: true, keeps: None };
-        let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
-        target.order(MoveOrder::Arrive(1), Some(theirs.into()));
+        let (target, mut source, mut way) = leaves_through_a_relay(&mut session);
         drop(broker(&session.worker, &target));
         // Passes so many steps on, then nothing.
-        let (mut source, mut way) = (MoveStream::over(near.into()), MoveStream::over(far.into()));
         for _ in 0..dies_at {
             let Ok((step, body)) = source.receive::<Step>(None) else { break };
             way.send(&step, &[&body]).unwrap();
@@ -756,15 +762,8 @@ fn a_block_that_cannot_be_taken_over_once_the_program_stands_ends_the_move() {
     session.options = (true, false);
     session.prepare();
     session.step(0);
-    let (ours, near) = UnixStream::pair().unwrap();
-    let (far, theirs) = UnixStream::pair().unwrap();
-    session.leave_by(ours.into());
-    assert!(matches!(session.worker.word(), Said::Described(_)));
-    let task = Arrival { number: 1, importer: 101, same_gpu: true, stop_and_copy: false, keeps: None };
-    let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
-    target.order(MoveOrder::Arrive(1), Some(theirs.into()));
+    let (target, mut source, mut way) = leaves_through_a_relay(&mut session);
     drop(broker_without(&session.worker, &target, Some(LATE)));
-    let (mut source, mut way) = (MoveStream::over(near.into()), MoveStream::over(far.into()));
     let mut is_made = false;
     while let Ok((step, body)) = source.receive::<Step>(None) {
         way.send(&step, &[&body]).unwrap();
