@@ -2,6 +2,7 @@
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `gpu`, the worker's tests have one in memory.
 
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use floe_abi::{
@@ -171,9 +172,9 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
     /// A global variable.
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global>;
-    /// Until the result is dropped, the driver finds no room at or above this address for what it places itself, as variables
-    /// of modules are. NOT_SUPPORTED where this process does not know its own addresses.
-    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>>;
+    /// Until the result is dropped, the driver finds no room at these addresses for what it places itself, as variables of
+    /// modules are. NOT_SUPPORTED where this process does not know its own addresses.
+    fn keep(&self, within: Range<DevicePtr>) -> CudaResult<Box<dyn Send>>;
 
     /// Launches a kernel with its packed parameter block and attributes.
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()>;

@@ -14,6 +14,7 @@ mod probe;
 mod reach;
 mod rows;
 
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -409,9 +410,10 @@ impl Device for Gpu {
         }
     }
 
-    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>> {
-        let kept = usize::try_from(end.0).ok().and_then(|end| room::keep_below(end).ok());
-        Ok(Box::new(kept.ok_or(CudaError::NOT_SUPPORTED)?))
+    fn keep(&self, within: Range<DevicePtr>) -> CudaResult<Box<dyn Send>> {
+        let address = |at: DevicePtr| usize::try_from(at.0).unwrap_or(usize::MAX);
+        let kept = room::keep(address(within.start)..address(within.end));
+        Ok(Box::new(kept.map_err(|_| CudaError::NOT_SUPPORTED)?))
     }
 
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global> {

@@ -1,7 +1,7 @@
 //! Where in this process a driver finds room for what it places itself.
 //! In: an address, the session's ceiling, and the process's mappings. Out: no free address from the ceiling on, so that the
 //! driver's own history decides where things lie, and not where the system has put this process's libraries. Memory that has
-//! to lie at an address there gets it lent.
+//! to lie at an address there gets it lent. Below the ceiling, addresses are kept from the driver for a while.
 //!
 //! A driver takes the highest free addresses for modules' variables. With address-space randomization these differ from
 //! process to process, below a ceiling they are equal for equal histories (docs/facts/h200.md). Each session has a ceiling
@@ -49,14 +49,14 @@ pub fn mappings() -> io::Result<File> {
 /// The system's own; what was filled until then stays filled.
 pub fn fill(mut mappings: File, ceiling: usize) -> io::Result<()> {
     let mut filled = floe_lock::lock(&FILLED);
-    let whole = fill_all(&mut mappings, ceiling, &mut filled.holes);
+    let whole = fill_all(&mut mappings, ceiling..usize::MAX, &mut filled.holes);
     filled.mappings = Some(mappings);
     whole
 }
 
-fn fill_all(mappings: &mut File, from: usize, filled: &mut Vec<Range<usize>>) -> io::Result<()> {
+fn fill_all(mappings: &mut File, within: Range<usize>, filled: &mut Vec<Range<usize>>) -> io::Result<()> {
     for _ in 0..LOOKS {
-        if fill_once(mappings, from, filled)? {
+        if fill_once(mappings, within.clone(), filled)? {
             return Ok(());
         }
     }
@@ -71,35 +71,35 @@ impl Drop for Kept {
     fn drop(&mut self) {
         for range in self.0.drain(..) {
             let at = std::ptr::with_exposed_provenance_mut::<c_void>(range.start);
-            // SAFETY: `keep_below` mapped these pages where nothing was, without access, and told nobody of them.
+            // SAFETY: `keep` mapped these pages where nothing was, without access, and told nobody of them.
             let given_back = unsafe { munmap(at, range.len()) };
             debug_assert!(given_back.is_ok(), "{range:x?} stays taken");
         }
     }
 }
 
-/// Fills every hole from `end` on, so that a driver finds room for what it places below it only.
+/// Fills every hole within a range, so that a driver finds no room there for what it places itself.
 ///
 /// # Errors
-/// INVAL where that leaves less than a terabyte; NOENT where the process was never filled; the system's own.
-pub fn keep_below(end: usize) -> io::Result<Kept> {
-    if end < LEAST_ROOM {
+/// INVAL where the range begins within the first terabyte; NOENT where the process was never filled; the system's own.
+pub fn keep(within: Range<usize>) -> io::Result<Kept> {
+    if within.start < LEAST_ROOM {
         return Err(Errno::INVAL.into());
     }
     let mut filled = floe_lock::lock(&FILLED);
     let mappings = filled.mappings.as_mut().ok_or(Errno::NOENT)?;
     let mut kept = Kept(Vec::new());
-    fill_all(mappings, end, &mut kept.0)?;
+    fill_all(mappings, within, &mut kept.0)?;
     Ok(kept)
 }
 
 /// False: somebody has mapped something between the look and the filling.
-fn fill_once(mappings: &mut File, ceiling: usize, filled: &mut Vec<Range<usize>>) -> io::Result<bool> {
+fn fill_once(mappings: &mut File, within: Range<usize>, filled: &mut Vec<Range<usize>>) -> io::Result<bool> {
     let mut text = String::new();
     mappings.rewind()?;
     mappings.read_to_string(&mut text)?;
     let mut is_whole = true;
-    for hole in holes(&text, ceiling) {
+    for hole in holes(&text, within) {
         match map_nothing(&hole, MapFlags::FIXED_NOREPLACE) {
             Ok(()) => filled.push(hole),
             Err(Errno::EXIST) => is_whole = false,
@@ -109,17 +109,18 @@ fn fill_once(mappings: &mut File, ceiling: usize, filled: &mut Vec<Range<usize>>
     Ok(is_whole)
 }
 
-/// The holes between `ceiling` and the last mapping below the stack.
-fn holes(mappings: &str, ceiling: usize) -> Vec<Range<usize>> {
+/// The holes within a range, and below the last mapping before the stack.
+fn holes(mappings: &str, within: Range<usize>) -> Vec<Range<usize>> {
     let range = |line: &str| {
         let (start, rest) = line.split_once('-')?;
         let end = rest.split(' ').next()?;
         Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
     };
-    let (mut holes, mut from) = (Vec::new(), ceiling);
+    let (mut holes, mut from) = (Vec::new(), within.start);
     for taken in mappings.lines().take_while(|line| !line.ends_with(STACK)).filter_map(range) {
-        if taken.start > from {
-            holes.push(from..taken.start);
+        let end = taken.start.min(within.end);
+        if end > from {
+            holes.push(from..end);
         }
         from = from.max(taken.end);
     }
@@ -192,10 +193,13 @@ mod tests {
 
     #[test]
     fn holes_end_at_the_last_mapping_below_the_stack() {
-        let found = holes(MAPPINGS, 0x7d00_0000_0000);
+        let found = holes(MAPPINGS, 0x7d00_0000_0000..usize::MAX);
         assert_eq!(found, [0x7d00_0000_0000..0x7e00_0000_0000, 0x7e00_0002_0000..0x7e00_0010_0000]);
-        assert_eq!(holes(MAPPINGS, 0x7e00_0001_8000)[..], found[1..]);
-        assert!(holes(MAPPINGS, 0x7fff_0000_0000).is_empty());
+        assert_eq!(holes(MAPPINGS, 0x7e00_0001_8000..usize::MAX)[..], found[1..]);
+        assert!(holes(MAPPINGS, 0x7fff_0000_0000..usize::MAX).is_empty());
+        let parts = holes(MAPPINGS, 0x7dff_ffff_0000..0x7e00_0005_0000);
+        assert_eq!(parts, [0x7dff_ffff_0000..0x7e00_0000_0000, 0x7e00_0002_0000..0x7e00_0005_0000]);
+        assert!(holes(MAPPINGS, 0x7e00_0000_1000..0x7e00_0001_0000).is_empty());
     }
 
     #[test]
@@ -207,7 +211,7 @@ mod tests {
         std::io::Write::write_all(&mut file, format!("{:x}-{:x} r--p\n", start + 4096, start + 8192).as_bytes())
             .unwrap();
         let mut filled = Vec::new();
-        assert!(!fill_once(&mut file, start, &mut filled).unwrap() && filled.is_empty(), "somebody has it");
+        assert!(!fill_once(&mut file, start..usize::MAX, &mut filled).unwrap() && filled.is_empty(), "somebody has it");
         let refused = fill(file, start).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
     }
@@ -223,12 +227,16 @@ mod tests {
         };
         let [large, other] = [64 << 20, 1 << 30].map(at);
         assert!(large < ceiling && other < ceiling, "{large:#x} {other:#x} {ceiling:#x}");
-        assert!(keep_below(48 << 20).is_err(), "nothing could be mapped any more");
+        assert!(keep(48 << 20..usize::MAX).is_err(), "nothing could be mapped any more");
         let end = other - (16 << 30);
-        let kept = keep_below(end).unwrap();
+        let kept = keep(end..usize::MAX).unwrap();
         assert!(at(1 << 30) < end);
         drop(kept);
-        assert!(at(8 << 30) > end, "the hole above it is free again");
+        let below = at(8 << 30);
+        assert!(below > end, "the hole above it is free again");
+        let kept = keep(below - (2 << 30)..below).unwrap();
+        assert!(at(1 << 30) <= below - (3 << 30), "nothing lies there");
+        drop(kept);
         let range = ceiling + (1 << 21)..ceiling + (1 << 21) + 4096;
         let lent = Lent::take(range.clone()).unwrap();
         assert!(Lent::take(range.clone()).is_none(), "it is somebody's");

@@ -3,6 +3,7 @@
 //! Work of a held stream waits, with everything issued on the stream after it, until the stream is released.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
@@ -41,12 +42,12 @@ pub(crate) struct Fake {
     changed: Arc<Condvar>,
 }
 
-/// Addresses that the device does not take meanwhile.
-struct KeptBelow(Arc<Mutex<State>>);
+/// Addresses that the device does not take meanwhile, by their number.
+struct Kept(Arc<Mutex<State>>, u64);
 
-impl Drop for KeptBelow {
+impl Drop for Kept {
     fn drop(&mut self) {
-        self.0.lock().unwrap().slabs.iter_mut().for_each(|slabs| slabs.limit = u64::MAX);
+        self.0.lock().unwrap().slabs.iter_mut().for_each(|slabs| slabs.give_back(self.1));
     }
 }
 
@@ -844,10 +845,10 @@ impl Device for Fake {
         Ok(floe_device::Global { at: DevicePtr(*at + 256 * index as u64), bytes: 8, is_managed: false })
     }
 
-    fn keep_below(&self, end: DevicePtr) -> CudaResult<Box<dyn Send>> {
+    fn keep(&self, within: Range<DevicePtr>) -> CudaResult<Box<dyn Send>> {
         let mut state = self.state();
-        state.slabs.as_mut().ok_or(CudaError::NOT_SUPPORTED)?.limit = end.0;
-        Ok(Box::new(KeptBelow(Arc::clone(&self.state))))
+        let number = state.slabs.as_mut().ok_or(CudaError::NOT_SUPPORTED)?.keep(within.start.0..within.end.0);
+        Ok(Box::new(Kept(Arc::clone(&self.state), number)))
     }
 
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {

@@ -92,15 +92,26 @@ impl Session {
 
     /// The same, told that variables lie there.
     fn replays_at(&mut self, at: &[Variable], from: &Self, image: &Image, past: bool) -> Result<(), Vec<String>> {
+        let mut places = Places::default();
+        places.want(at, &*self.alone.shared.device);
+        self.replays_with(&mut places, from, image, past)
+    }
+
+    fn replays_with(&mut self, places: &mut Places, from: &Self, image: &Image, past: bool) -> Result<(), Vec<String>> {
         let contents = &mut |hash: &Hash| from.issuer().content(hash);
         let descriptors = &mut |wanted: Object| {
             let all = from.issuer().descriptors();
             let (_, file) = all.into_iter().find(|(object, _)| *object == wanted)?;
             Some(file.try_clone_to_owned().unwrap())
         };
-        let places = &mut Places::default();
-        places.want(at);
         self.alone.issuer.replay(image, &mut Supplies { contents, descriptors, places, past })
+    }
+
+    /// Rooms that are kept from the device.
+    fn held(&self) -> usize {
+        let mut held = 0;
+        self.alone.shared.device.in_slabs(|slabs| held = slabs.kept);
+        held
     }
 
     /// Where the variables x, y and z of libraries are.
@@ -250,6 +261,26 @@ fn a_slab_behind_other_addresses_is_brought_to_its_place() {
 fn a_slab_behind_other_slabs_is_brought_to_its_place() {
     for slabs_between in [1, 2, 14, 15, 16, 40, 200] {
         is_made_in_its_slabs(&in_two_slabs(|slabs| (0..slabs_between).for_each(|_| slabs.take_slab())));
+    }
+}
+
+/// The other worker's driver takes addresses and regions of its own before the slabs are made.
+#[test]
+fn what_the_driver_takes_meanwhile_does_not_lie_where_a_slab_has_to() {
+    let takes = |slabs: &mut Slabs, bytes: u64| {
+        slabs.take_addresses(bytes);
+        (0..16).for_each(|_| slabs.take_slab());
+    };
+    let session = in_two_slabs(|slabs| takes(slabs, 768 << 20));
+    for bytes in [1 << 20, 100 << 20, 700 << 20, 720 << 20, 768 << 20] {
+        let mut other = Session::new();
+        other.alone.shared.device.in_slabs(|_| {});
+        let mut places = Places::default();
+        places.want(&session.places(), &*other.alone.shared.device);
+        other.alone.shared.device.in_slabs(|slabs| takes(slabs, bytes));
+        other.replays_with(&mut places, &session, &session.image(0), true).unwrap();
+        drop(places);
+        assert_eq!((other.places(), other.held()), (session.places(), 0), "{bytes:#x}");
     }
 }
 

@@ -2,6 +2,7 @@
 //! regions of 32 MiB, cut out of the highest free addresses. In: libraries and bytes. Out: addresses.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const SLAB: u64 = 2 << 20;
 const REGION: u64 = 32 << 20;
@@ -9,10 +10,11 @@ const REGION: u64 = 32 << 20;
 /// Regions, in the order in which they were mapped.
 #[derive(Debug)]
 pub(crate) struct Slabs {
-    /// No address from here on is free.
-    top: u64,
-    /// Nor is any from here on, for a while.
-    pub(crate) limit: u64,
+    /// Addresses that are not free, by numbers.
+    held: BTreeMap<u64, Range<u64>>,
+    last: u64,
+    /// Of these, what is kept from the device.
+    pub(crate) kept: usize,
     regions: Vec<u64>,
     /// Of each slab that is taken: what lies in it, by address.
     taken: BTreeMap<u64, BTreeMap<u64, (u64, u64)>>,
@@ -24,12 +26,37 @@ pub(crate) struct Slabs {
 
 impl Slabs {
     pub(crate) fn below(top: u64) -> Self {
-        Self { top, limit: u64::MAX, regions: Vec::new(), taken: BTreeMap::new(), later: BTreeMap::new(), most: 0 }
+        let held = BTreeMap::from([(0, top..u64::MAX)]);
+        Self { held, last: 0, kept: 0, regions: Vec::new(), taken: BTreeMap::new(), later: BTreeMap::new(), most: 0 }
     }
 
     /// Something else takes so many bytes of addresses, as stacks of kernels do.
     pub(crate) fn take_addresses(&mut self, bytes: u64) {
-        self.top -= bytes;
+        let start = self.highest_free(bytes);
+        self.hold(start..start + bytes);
+    }
+
+    fn hold(&mut self, range: Range<u64>) -> u64 {
+        self.last += 1;
+        self.held.insert(self.last, range);
+        self.last
+    }
+
+    /// The device does not take these addresses until their number is given back.
+    pub(crate) fn keep(&mut self, range: Range<u64>) -> u64 {
+        self.kept += 1;
+        self.hold(range)
+    }
+
+    pub(crate) fn give_back(&mut self, number: u64) {
+        self.kept -= 1;
+        self.held.remove(&number);
+    }
+
+    fn highest_free(&self, bytes: u64) -> u64 {
+        let is_free = |start: &u64| self.held.values().all(|held| held.end <= *start || held.start >= start + bytes);
+        let starts = self.held.values().filter_map(|held| held.start.checked_sub(bytes));
+        starts.filter(is_free).max().unwrap()
     }
 
     /// Something else takes a slab, as a stream does.
@@ -43,9 +70,10 @@ impl Slabs {
         let free = slabs.into_iter().find(|slab| !self.taken.contains_key(slab));
         free.unwrap_or_else(|| {
             // Twice as much is mapped, and cut.
-            self.top = (self.top.min(self.limit) - 2 * REGION).next_multiple_of(REGION);
-            self.regions.push(self.top);
-            self.top
+            let region = self.highest_free(2 * REGION).next_multiple_of(REGION);
+            self.hold(region..region + REGION);
+            self.regions.push(region);
+            region
         })
     }
 

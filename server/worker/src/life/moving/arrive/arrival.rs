@@ -50,7 +50,7 @@ impl<D: Device> Arrival<D> {
                 Ok(Answer::Done)
             }
             Step::Places(variables) => {
-                self.places.want(&variables);
+                self.places.want(&variables, &*self.built.shared.device);
                 Ok(Answer::Done)
             }
             Step::Objects => self.take_objects(body).map(|()| Answer::Done),

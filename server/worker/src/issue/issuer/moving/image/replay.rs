@@ -99,6 +99,9 @@ impl<D: Device> Issuer<D> {
                         self.contents.supply(hash, content);
                     }
                 }
+                if load.at_once {
+                    supplies.places.let_in(object.id);
+                }
             }
             Request::FindKernel(FindKernel { library, .. }) | Request::FindGlobal(FindGlobal { library, .. }) => {
                 self.settle(library.0, supplies.places);

@@ -5,7 +5,8 @@
 //! NVIDIA's driver puts variables into slabs of 2 MiB, one library behind the other, and slabs into regions of 32 MiB, which it
 //! maps at the highest free address. Within a slab only libraries count; where a slab lies also depends on what else has taken
 //! regions: streams, graphs, arrays, stacks of kernels (docs/facts/h200.md, "Where variables lie"). So a new slab is brought to
-//! its place: addresses above it are kept from the driver, and slabs before it are taken by fillers.
+//! its place: addresses above it are kept from the driver, and slabs before it are taken by fillers. Until it is there, nothing
+//! else of the driver's gets the addresses that its region needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +24,11 @@ use crate::life::moving::words::Variable;
 const SLAB: u64 = 2 << 20;
 /// Bytes of a region, and its alignment. What is larger has a mapping of its own.
 const REGION: u64 = 32 << 20;
-/// What the driver maps for a region is larger, and cut to that alignment: so it keeps to a region's place if nothing is free from
-/// half a region above it on.
-const ROOM_ABOVE: u64 = REGION / 2;
+/// What the driver maps for a region is larger, and cut to that alignment: so it keeps to a region's place if half a region is free
+/// below and above it, and nothing behind that.
+const ROOM_AROUND: u64 = REGION / 2;
+/// Regions that are kept free at a time.
+const MOST_KEPT: usize = 256;
 /// Bytes of all fillers at a time: nobody is charged for them, and a slab that is further away is not reached.
 const MOST_FILLED: u64 = 64 * SLAB;
 /// No variable lies from here on. Sums of addresses and bytes below it do not overflow.
@@ -34,9 +37,11 @@ const NO_ADDRESS: u64 = 1 << 56;
 const FILLER: &str = "floe_filler";
 
 /// Where variables of libraries have to lie, and what is known of slabs here.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Places {
     wanted: BTreeMap<u64, Place>,
+    /// What keeps the driver's own out of the rooms of places that nothing lies in yet: starts, and ends.
+    kept: BTreeMap<u64, (u64, Box<dyn Send>)>,
     /// Slabs that hold variables here, by their addresses.
     slabs: BTreeSet<u64>,
     /// Loads of libraries whose place has not been looked at.
@@ -55,8 +60,9 @@ struct Place {
 
 impl Places {
     /// The session that moves has its variables here now.
-    pub(crate) fn want(&mut self, variables: &[Variable]) {
+    pub(crate) fn want(&mut self, variables: &[Variable], device: &impl Device) {
         self.wanted.clear();
+        self.kept.clear();
         let can_be = |it: &&Variable| it.bytes > 0 && it.at.checked_add(it.bytes).is_some_and(|end| end < NO_ADDRESS);
         let mut ordered: Vec<&Variable> = variables.iter().filter(can_be).collect();
         ordered.sort_unstable_by_key(|variable| (variable.library, variable.at));
@@ -69,6 +75,29 @@ impl Places {
                 place.span = place.span.max(end - place.at);
             }
         }
+        self.keep_free(device);
+    }
+
+    /// Keeps the driver's own out of every room that is wanted and has no variables yet.
+    fn keep_free(&mut self, device: &impl Device) {
+        for place in self.wanted.values() {
+            let (start, end) = room(place.at, place.span);
+            let is_settled = self.slabs.range(start + ROOM_AROUND..end - ROOM_AROUND).next().is_some();
+            if is_settled || self.kept.contains_key(&start) || self.kept.len() == MOST_KEPT {
+                continue;
+            }
+            // Without it there may be room all the same.
+            if let Ok(kept) = device.keep(DevicePtr(start)..DevicePtr(end)) {
+                self.kept.insert(start, (end, kept));
+            }
+        }
+    }
+
+    /// The library gets a place now: if it is to begin a slab, the driver may have the room, and what its neighbours share with it.
+    pub(super) fn let_in(&mut self, library: u64) {
+        let Some((at, span)) = self.of(library).filter(|(at, _)| !self.slabs.contains(&slab(*at))) else { return };
+        let (first, last) = room(at, span);
+        self.kept.retain(|start, (end, _)| *end <= first || *start >= last);
     }
 
     /// The library was loaded by this message, and nobody has looked where it lies.
@@ -91,6 +120,12 @@ fn slab(at: u64) -> u64 {
     at & !(SLAB - 1)
 }
 
+/// The addresses that the driver needs for the region of such variables: start and end.
+fn room(at: u64, span: u64) -> (u64, u64) {
+    let start = (at & !(REGION - 1)).saturating_sub(ROOM_AROUND);
+    (start, (at + span).next_multiple_of(REGION) + ROOM_AROUND)
+}
+
 impl<D: Device> Issuer<D> {
     /// Looks where a library's variables lie, if that was not done, and has them lie where they have to, as far as that can be.
     /// The driver gives variables their places at the first question for one.
@@ -100,6 +135,7 @@ impl<D: Device> Issuer<D> {
             return;
         };
         let Some(name) = self.name_in(library, places) else { return };
+        places.let_in(library);
         let Some(found) = self.place_of(library, &name) else { return };
         let Some((wanted, span)) = places.of(library) else {
             places.slabs.insert(slab(found));
@@ -119,6 +155,7 @@ impl<D: Device> Issuer<D> {
             }
         }
         places.slabs.extend(self.place_of(library, &name).map(slab));
+        places.keep_free(self.device());
     }
 
     /// A variable of the library.
@@ -151,8 +188,8 @@ impl<D: Device> Issuer<D> {
         let loading = Loading { at_once: load.at_once, options: plain_options(&load.options)?, log_bytes: 0 };
         let (first, end) = (slab(wanted), (wanted + span).next_multiple_of(SLAB));
         let is_in_region = end - first <= REGION;
-        let limit = if is_in_region { end.next_multiple_of(REGION) + ROOM_ABOVE } else { end };
-        let kept = self.device().keep_below(DevicePtr(limit))?;
+        let limit = if is_in_region { end.next_multiple_of(REGION) + ROOM_AROUND } else { end };
+        let kept = self.device().keep(DevicePtr(limit)..DevicePtr(u64::MAX))?;
         self.device().unload(code)?;
         let fillers = if is_in_region { self.fillers_before(first, end - first) } else { Fillers::default() };
         match self.device().load(image, &loading) {
