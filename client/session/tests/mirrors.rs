@@ -4,6 +4,7 @@
 mod scripted;
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::*;
@@ -18,6 +19,10 @@ type Seen = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
 /// A server whose "kernels" add one to the first byte of every mirror, and which sends the change before it answers a
 /// synchronize.
 fn counting_server() -> (Server, Seen) {
+    counting_server_with(Options::default())
+}
+
+fn counting_server_with(options: Options) -> (Server, Seen) {
     let mirrors = Seen::default();
     let seen = Arc::clone(&mirrors);
     let mut told: HashMap<u64, u8> = HashMap::new();
@@ -51,7 +56,7 @@ fn counting_server() -> (Server, Seen) {
         }
         Flow::Usual
     };
-    (Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() }), mirrors)
+    (Server::start(Options { script: Some(Box::new(script)), maps: true, ..options }), mirrors)
 }
 
 fn range_of(bytes: &mut [u8]) -> HostRange {
@@ -159,6 +164,76 @@ fn a_change_is_sent_ahead_of_the_launch_that_reads_it() {
     let names = server.names();
     let order: Vec<_> = names.iter().filter(|name| ["WriteMirror", "Launch"].contains(name)).collect();
     assert_eq!(order, [&"WriteMirror", &"Launch"]);
+}
+
+/// Adds one to a byte.
+unsafe extern "C" fn add_one(at: *mut c_void) {
+    // SAFETY: the tests give it a byte of pinned memory.
+    unsafe { *at.cast::<u8>() += 1 };
+}
+
+/// Where the first message of each name was, in the server's order.
+fn places<const N: usize>(server: &Server, names: [&str; N]) -> [Option<usize>; N] {
+    let all = server.names();
+    names.map(|name| all.iter().position(|its| *its == name))
+}
+
+#[test]
+fn what_a_function_of_the_program_writes_is_sent_ahead_of_its_end() {
+    let (server, seen) = counting_server();
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(64, 0).unwrap();
+    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    // SAFETY: the memory outlives the function.
+    let function = unsafe { HostFunction::new(add_one, pointer.0 as *mut c_void) };
+    client.launch_host_func(Stream::LEGACY, function).unwrap();
+    // A kernel behind it needs no call of the program's to see the byte.
+    server.wait_for("HostFunctionDone", 1);
+    let [written, done] = places(&server, ["WriteMirror", "HostFunctionDone"]);
+    assert!(written.is_some() && written < done, "{:?}", server.names());
+    assert_eq!(seen.lock().unwrap()[&pointer.0][0], 1);
+}
+
+/// A program with a vGPU each of two servers that have the same mirror; the stream of the first waits for a kernel of the second.
+fn waits_for_a_kernel_elsewhere(options: [Options; 2]) -> ([Server; 2], u64, Seen) {
+    let [(here, seen), (there, _)] = options.map(counting_server_with);
+    let client = client_with(&[&here, &there], &[]);
+    client.init(0).unwrap();
+    let contexts = [0, 1].map(|device| client.device_primary_ctx_retain(Device(device)).unwrap());
+    client.ctx_set_current(contexts[0]).unwrap();
+    let pointer = client.mem_host_alloc(64, host_alloc_flags::PORTABLE).unwrap();
+    for context in contexts {
+        client.ctx_set_current(context).unwrap();
+        client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    }
+    launch_with(client, function(client), [1, 1, 1], &[]).unwrap();
+    let event = client.event_create(2).unwrap();
+    client.event_record(event, Stream::LEGACY).unwrap();
+    client.ctx_set_current(contexts[0]).unwrap();
+    let stream = client.stream_create(1).unwrap();
+    client.stream_wait_event(stream, event, 0).unwrap();
+    ([here, there], pointer.0, seen)
+}
+
+fn what_it_wrote_is_sent_ahead_of_the_end_of_the_wait(options: [Options; 2]) {
+    let ([here, _there], pointer, seen) = waits_for_a_kernel_elsewhere(options);
+    here.wait_for("RaiseNow", 1);
+    let [written, raised] = places(&here, ["WriteMirror", "RaiseNow"]);
+    assert!(written.is_some() && written < raised, "{:?}", here.names());
+    assert_eq!(seen.lock().unwrap()[&pointer][0], 1);
+}
+
+#[test]
+fn what_a_kernel_of_another_server_wrote_is_sent_ahead_of_the_end_of_the_wait_for_it() {
+    what_it_wrote_is_sent_ahead_of_the_end_of_the_wait([Options::default(), Options::default()]);
+}
+
+#[test]
+fn what_a_kernel_of_another_vgpu_wrote_is_sent_ahead_of_the_end_of_the_wait_for_it() {
+    let machine = Machine::default();
+    let of_one_server =
+        |session| Options { server: [200; 16], session, machine: machine.clone(), ..Options::default() };
+    what_it_wrote_is_sent_ahead_of_the_end_of_the_wait([10, 11].map(of_one_server));
 }
 
 #[test]

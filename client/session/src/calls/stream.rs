@@ -139,9 +139,9 @@ impl Client {
 
 impl Vgpu {
     /// Whether work of another vGPU is over, for this one's streams, when its device says so: not where that is of another
-    /// server, nor while it sends to this process what later work here may use, which arrives behind the device's word.
+    /// server, nor while this process gets with it what later work here may use: that arrives behind the device's word.
     fn hears_at_once(&self, there: &Self) -> bool {
-        self.is_beside(there) && !there.connection.delivers() && !there.mirrors.any()
+        self.is_beside(there) && !there.connection.delivers() && !there.mirrors.any() && !self.mirrors.any()
     }
 }
 

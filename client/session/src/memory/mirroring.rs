@@ -132,6 +132,8 @@ impl Vgpu {
             return Ok(());
         };
         let settled = self.synchronize();
+        // Nobody sends changes of what the server has no more.
+        let _sending = lock(&self.mirrors.sending);
         let ended = self.call(&UnmirrorMemory { at: floe_wire::DevicePtr(place) });
         self.mirrors.remove(start);
         settled.and(ended.map(drop))

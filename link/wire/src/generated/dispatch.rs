@@ -1049,7 +1049,7 @@ impl Request<'_> {
             Self::CancelMigrate(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::MirrorMemory(message) => handler.mirror_memory(message),
             Self::UnmirrorMemory(message) => handler.unmirror_memory(message),
-            Self::WriteMirror(message) => handler.write_mirror(&message),
+            Self::WriteMirror(_) => Err(H::misplaced(Recipient::Reader)),
             Self::Export(message) => handler.export(message),
             Self::Withdraw(message) => handler.withdraw(message),
             Self::ImportBlock(message) => handler.import_block(message),

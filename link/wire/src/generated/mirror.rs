@@ -85,7 +85,7 @@ impl Call for UnmirrorMemory {
     type Reply<'a> = ();
 }
 
-/// The bytes that the program has changed in the mirror that starts at `at`: each run of bytes with its offset. The worker writes them at once, not in stream order.
+/// The bytes that the program has changed in the mirror that starts at `at`: each run of bytes with its offset. Written as soon as it is read, not in command order: what is behind it may let a stream go on that reads them.
 ///
 /// Kind 0x0b03, posted: no reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -196,10 +196,4 @@ pub trait MirrorRequests: Handler {
     /// # Errors
     /// The handler's.
     fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Self::Answer, Self::Fault>;
-
-    /// Carries out [`WriteMirror`].
-    ///
-    /// # Errors
-    /// The handler's.
-    fn write_mirror(&mut self, message: &WriteMirror<'_>) -> Result<Self::Answer, Self::Fault>;
 }

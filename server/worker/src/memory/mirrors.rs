@@ -111,17 +111,18 @@ impl<P: Mapped> Mirrors<P> {
     }
 
     /// The client's changes.
-    pub(crate) fn write(&self, at: DevicePtr, runs: &[MirrorRun<'_>]) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// How they violate the protocol.
+    pub(crate) fn write(&self, at: DevicePtr, runs: &[MirrorRun<'_>]) -> Result<(), String> {
         let mut mirrors = self.lock();
-        let Some(mirror) = mirrors.get_mut(&at.0) else {
-            return violation(format!("no mirror starts at: {:#x}", at.0));
-        };
+        let mirror = mirrors.get_mut(&at.0).ok_or_else(|| format!("no mirror starts at: {:#x}", at.0))?;
         for run in runs {
             let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
             let end = start.checked_add(run.bytes.len());
             let Some(known) = end.and_then(|end| mirror.known.get_mut(start..end)) else {
                 let (bytes, whole) = (run.bytes.len(), mirror.known.len());
-                return violation(format!("{bytes} bytes at {start} of a mirror of: {whole}"));
+                return Err(format!("{bytes} bytes at {start} of a mirror of: {whole}"));
             };
             known.copy_from_slice(run.bytes);
             mirror.memory.write(start, run.bytes);

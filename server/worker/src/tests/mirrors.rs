@@ -2,6 +2,8 @@
 //! In: messages over a socket pair, and what a kernel would write. Out: the verdict.
 //! The fake's host memory is reached by the test as a kernel reaches it.
 
+use std::time::{Duration, Instant};
+
 use floe_abi::CudaError;
 
 use super::*;
@@ -41,6 +43,29 @@ fn host_function_behind_a_kernel_sees_what_it_wrote() {
     assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(0, vec![1])])));
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
     client.send(&HostFunctionDone { function: FunctionId(3) });
+}
+
+/// What lets the stream go on comes behind the change, and is not queued.
+#[test]
+fn changes_of_the_client_come_through_while_the_issuer_waits_for_their_stream() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 4 });
+    client.send(&HostFunction { stream: StreamId(0), function: FunctionId(3) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
+    // This load is not over before the function is.
+    let hash = hash_of(b"kernel k");
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k" });
+    let load = LoadLibrary { contents: vec![content(b"kernel k", &hash)], at_once: true, ..text(LibraryId(1)) };
+    let loaded = client.send(&load);
+    client.send(&WriteMirror { at: DevicePtr(AT), runs: vec![run(0, &[7])] });
+    let host = client.device.host(AT);
+    let patience = Instant::now() + Duration::from_secs(60);
+    while host.lock().unwrap()[0] != 7 {
+        assert!(Instant::now() < patience, "it stands behind the load");
+        std::thread::yield_now();
+    }
+    client.send(&HostFunctionDone { function: FunctionId(3) });
+    assert!(matches!(client.get(), Some(Got::Reply { request, status: 0, .. }) if request == loaded));
 }
 
 #[test]

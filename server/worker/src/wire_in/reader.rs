@@ -1,7 +1,7 @@
 //! The incoming half of the session's connection.
 //! In: frames. Out: commands in the queue, the data of large copies in the transfer buffers, and the last
-//! descriptor that the client sent. The ends of host functions and of streams' waits, and the bytes of deferred reads, bypass the
-//! issuer, which may be in a call that waits for this stream.
+//! descriptor that the client sent. The ends of host functions and of streams' waits, the bytes of deferred reads, and changes of
+//! mirrored memory bypass the issuer, which may be in a call that waits for this stream.
 //! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. It pushes
 //! together what it read together, and before it waits for anything.
 
@@ -12,7 +12,7 @@ use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
     AbortComm, AskComm, AskCommReply, CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, Field as _, FunctionId,
-    HostFunctionDone, LateBytes, Message as _, PIECE_BYTES, RaiseNow, ShareFile, ShareMemory,
+    HostFunctionDone, LateBytes, Message as _, PIECE_BYTES, RaiseNow, ShareFile, ShareMemory, WriteMirror,
 };
 
 use super::batch::{Batch, Command};
@@ -91,6 +91,10 @@ impl<D: Device> Reader<D> {
         if kind == RaiseNow::KIND {
             let message = RaiseNow::decode(payload).map_err(unreadable)?;
             return self.shared.hub.raise_now(&message).map_err(InputEnd::ProtocolViolation);
+        }
+        if kind == WriteMirror::KIND {
+            let message = WriteMirror::decode(payload).map_err(unreadable)?;
+            return self.shared.mirrors.write(message.at, &message.runs).map_err(InputEnd::ProtocolViolation);
         }
         if self.answers_at_once(sequence, kind, payload)? {
             return Ok(());

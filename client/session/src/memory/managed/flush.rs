@@ -1,6 +1,6 @@
 //! When managed memory is flushed to the device: before launches, behind functions of the program, and where a call
 //! names bytes. The work that comes in finds the program's earlier writes. Without managed memory this costs a launch
-//! one load.
+//! one load. Behind functions, mirrored memory is sent, too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,7 @@ impl Vgpu {
 
     /// Gives the device the writes of a host function that a stream waited for.
     fn flush_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+        self.send_mirrors()?;
         if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
     }
 

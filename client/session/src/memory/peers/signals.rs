@@ -169,6 +169,8 @@ impl Drop for Raise {
     /// A link that has failed needs no telling, and a reset has ended the wait.
     fn drop(&mut self) {
         let Some(vgpu) = self.vgpu.upgrade() else { return };
+        // What this process has got of the work reaches the stream ahead of the word. A link that has failed needs nothing.
+        let _ = vgpu.send_mirrors();
         // Held over the post: a reset drops the page behind it.
         let all = lock(&vgpu.peers.signals);
         let Word { own: signals, word, value, .. } = self.at;

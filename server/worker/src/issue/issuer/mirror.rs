@@ -4,7 +4,7 @@
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_wire::{MirrorMemory, MirrorRequests, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, WriteMirror};
+use floe_wire::{MirrorMemory, MirrorRequests, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT};
 
 use super::{Answer, Issuer, body};
 use crate::issue::fault::Fault;
@@ -43,11 +43,6 @@ impl<D: Device> MirrorRequests for Issuer<D> {
         }
         self.shared.mirrors.remove(message.at)?;
         body(&())
-    }
-
-    fn write_mirror(&mut self, message: &WriteMirror<'_>) -> Result<Answer, Fault> {
-        self.shared.mirrors.write(message.at, &message.runs)?;
-        Ok(Answer::Nothing)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_device::{Device, Pinned as _};
-use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, Message as _, WriteMirror};
+use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, Message as _};
 
 use crate::issue::aside::{Aside, Kept};
 use crate::issue::issuer::{Issuer, Stop};
@@ -80,23 +80,6 @@ impl<D: Device> Issuer<D> {
                 self.carry_out(command.as_command())?;
             }
         }
-    }
-
-    /// Carries out the commands at the head of the line that change mirrored memory: a kernel that runs may wait for them.
-    /// They are taken in their order, so none comes ahead of anything that was sent before it.
-    pub(crate) fn let_mirrors_through(&mut self) {
-        while self.stopped.is_none() && self.next_kind() == Some(WriteMirror::KIND) {
-            let Some(command) = self.aside.commands.pop_front() else { return };
-            self.stopped = self.carry_out(command.as_command()).err();
-        }
-    }
-
-    /// The kind of the first command that was not begun.
-    fn next_kind(&mut self) -> Option<u16> {
-        if self.aside.commands.is_empty() {
-            self.fetch();
-        }
-        self.aside.commands.front().map(|command| command.kind)
     }
 
     /// Takes the next of what was read and not taken over; whether there was any.

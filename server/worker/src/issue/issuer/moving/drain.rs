@@ -42,7 +42,6 @@ impl<D: Device> Issuer<D> {
 
     /// What is left of what was marked; `None`: everything is over, and the client was told.
     pub(crate) fn left_of_drain(&mut self) -> Result<Option<Left>, CudaError> {
-        self.let_mirrors_through();
         let mut streams = 0;
         for completion in &self.draining {
             match completion.outcome() {
