@@ -99,6 +99,8 @@ def used_on_another_stream():
     for number in range(10):
         tensor = torch.full((1 << 20,), number, dtype=torch.int64, device="cuda")
         side.wait_stream(torch.cuda.current_stream())
+        # The loop gives it up while the side stream may not have read it.
+        tensor.record_stream(side)
         with torch.cuda.stream(side):
             for _ in range(20):
                 tensor = tensor + 1
