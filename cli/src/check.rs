@@ -67,6 +67,7 @@ mod tests {
             driver: text(),
             memory,
             free: memory,
+            guarantee: memory,
             sessions: 0,
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if rows.is_empty() && !arguments.json {
         return Ok(code);
     }
-    let headings = ["DEVICE", "NAME", "KIND", "COMPUTE", "DRIVER", "MEMORY", "FREE", "SESSIONS"];
+    let headings = ["DEVICE", "NAME", "KIND", "COMPUTE", "DRIVER", "MEMORY", "FREE", "GUARANTEE", "SESSIONS"];
     table::print(&rows, arguments.json, &headings, |gpu| {
         vec![
             if gpu.server == NO_SERVER { NO_SERVER.to_owned() } else { format!("{}:{}", gpu.server, gpu.index) },
@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             gpu.driver.clone(),
             servers::size(gpu.memory),
             servers::size(gpu.free),
+            servers::size(gpu.guarantee),
             gpu.sessions.to_string(),
         ]
     })?;

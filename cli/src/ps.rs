@@ -25,7 +25,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
     table::print(&rows, arguments.json, &headings, |session| {
-        let quota = if session.quota == 0 { "all".to_owned() } else { servers::size(session.quota) };
+        let quota = match (session.quota, session.guaranteed) {
+            (0, _) => "best effort".to_owned(),
+            (quota, true) => servers::size(quota),
+            (quota, false) => format!("best effort, {}", servers::size(quota)),
+        };
         vec![
             format!("{}:{}", session.server, session.gpu),
             session.session.to_string(),

@@ -29,6 +29,8 @@ pub(crate) struct GpuRow {
     pub(crate) memory: u64,
     /// Bytes not in any session's blocks.
     pub(crate) free: u64,
+    /// Bytes of the largest quota that a session could be guaranteed now.
+    pub(crate) guarantee: u64,
     pub(crate) sessions: u32,
 }
 
@@ -55,6 +57,8 @@ pub(crate) struct SessionRow {
     pub(crate) worker: u32,
     /// `tcp`, `unix` or `shm`.
     pub(crate) transport: String,
+    /// Whether the quota is a guarantee; else the session takes what is left.
+    pub(crate) guaranteed: bool,
 }
 
 /// Whether the environment or the TOML file names devices.
@@ -182,6 +186,7 @@ pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<G
         driver: format!("{}.{}", gpu.driver / 1000, gpu.driver % 1000 / 10),
         memory: gpu.memory,
         free: gpu.free,
+        guarantee: gpu.guarantee,
         sessions: gpu.sessions,
     };
     Ok(reply.gpus.into_iter().map(row).collect())
@@ -204,6 +209,7 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         seconds: session.seconds,
         worker: session.worker,
         transport: printable(session.transport),
+        guaranteed: session.guaranteed,
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

@@ -18,14 +18,35 @@ struct Client(Link);
 
 impl Client {
     fn attached(daemon: &Floed, memory: u64) -> Self {
+        let mut client = Self::greeted(daemon);
+        client.ok(&request(memory, 0));
+        client
+    }
+
+    /// One that has asked for nothing yet.
+    fn greeted(daemon: &Floed) -> Self {
         let path = Path::new(daemon.unix().strip_prefix("unix://").expect("a Unix address"));
         let socket = std::os::unix::net::UnixStream::connect(path).expect("the daemon listens");
         let mut client = Self(Link::new(socket.into()));
         let hello = Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" };
         client.0.send_in_person(&hello).expect("sent");
         assert!(matches!(client.get(), Ok((0, _))));
-        client.ok(&Attach { program: "by hand", host: "here", memory, ..Attach::default() });
         client
+    }
+
+    /// The next news of a wait for room: how many are ahead, and what is free for a guarantee.
+    fn waits(&mut self) -> (u32, u64) {
+        let frame = self.0.receive(Some(Instant::now() + PATIENCE)).expect("a frame").expect("not closed");
+        match Push::decode(frame.kind, frame.payload).expect("a message") {
+            Push::Waiting(news) => (news.ahead, news.guarantee),
+            other => panic!("expected news of a wait: {}", other.name()),
+        }
+    }
+
+    /// What is free for a guarantee.
+    fn guarantee(daemon: &Floed) -> u64 {
+        let body = Self::greeted(daemon).ok(&ListGpus {});
+        ListGpus::decode_reply(&body).expect("a list").gpus[0].guarantee
     }
 
     fn send(&mut self, message: &impl Message) {
@@ -81,6 +102,10 @@ impl Client {
             log_bytes: 4096,
         })
     }
+}
+
+fn request(memory: u64, wait_ms: u32) -> Attach<'static> {
+    Attach { program: "by hand", host: "here", memory, wait_ms, ..Attach::default() }
 }
 
 /// A number of KiB that the system says of a process, in bytes.
@@ -221,6 +246,78 @@ fn four_greedy_sessions_of_the_cpu_device_get_its_memory_together() {
     }
     let taken: Vec<u64> = clients.iter_mut().map(|client| take_all(client, 1000)).collect();
     assert_eq!(taken, [32, 0, 0]);
+}
+
+#[test]
+fn guarantees_are_waited_for_in_order_without_a_worker_and_who_leaves_is_forgotten() {
+    const LONG: u32 = 600_000;
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M")]);
+    let mut first = Client::attached(&daemon, 40 * MIB);
+    assert_eq!(Client::guarantee(&daemon), 24 * MIB);
+    let mut best_effort = Client::attached(&daemon, 0);
+    assert_eq!([best_effort.block(1, 26 * MIB), best_effort.block(1, 8 * MIB)], [OUT_OF_MEMORY, 0]);
+    assert_eq!(first.block(1, 40 * MIB), 0, "what it was promised is there");
+    assert_eq!(Client::guarantee(&daemon), 16 * MIB);
+    let refused = |memory| Client::greeted(&daemon).call(&request(memory, 0));
+    assert_eq!([refused(17 * MIB), refused(65 * MIB)], [OUT_OF_MEMORY, OUT_OF_MEMORY]);
+    // More than there can be is not waited for.
+    assert_eq!(Client::greeted(&daemon).call(&request(1 << 40, LONG)), OUT_OF_MEMORY, "the queue is not asked");
+
+    let mut large = Client::greeted(&daemon);
+    large.send(&request(50 * MIB, LONG));
+    assert_eq!(large.waits(), (0, 16 * MIB));
+    let mut leaving = Client::greeted(&daemon);
+    leaving.send(&request(MIB, LONG));
+    assert_eq!(leaving.waits(), (1, 16 * MIB));
+    let mut small = Client::greeted(&daemon);
+    small.send(&request(4 * MIB, LONG));
+    assert_eq!(small.waits(), (2, 16 * MIB));
+    assert_eq!(refused(MIB), OUT_OF_MEMORY, "nobody overtakes those that wait");
+    drop(leaving);
+    while small.waits().0 != 1 {}
+    daemon.wait_for_workers(2);
+
+    drop(first);
+    assert!(matches!(large.get(), Ok((0, _))));
+    assert!(matches!(small.get(), Ok((0, _))));
+    assert_eq!(Client::guarantee(&daemon), 2 * MIB);
+    assert_eq!([large.block(1, 50 * MIB), small.block(1, 4 * MIB)], [0, 0]);
+}
+
+#[test]
+fn a_program_says_what_it_waits_for_and_runs_when_there_is_room_or_says_what_to_do() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M")]);
+    let other = Client::attached(&daemon, 40 * MIB);
+    let program = |wait: &str| {
+        let program = example("vectorAdd", Linkage::Static, &[]).on(&daemon, daemon.tcp());
+        program.flag("--memory").flag("48M").flag("--wait").flag(wait)
+    };
+    let refused = program("0").run();
+    assert_ne!(refused.code, Some(0));
+    let lines = [
+        "no room on GPU 0: 48 MiB were asked for, 24 MiB are free for a guarantee",
+        "  wait longer (--wait 10m), ask for less, or leave out --memory",
+    ];
+    assert!(lines.iter().all(|line| refused.stderr.contains(line)), "{refused:?}");
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| program("10m").run());
+        // It waits in front of this one, which has news of it.
+        let mut behind = loop {
+            let mut client = Client::greeted(&daemon);
+            client.send(&request(32 * MIB, 600_000));
+            match client.waits() {
+                (1, _) => break client,
+                (ahead, _) => assert_eq!(ahead, 0),
+            }
+        };
+        behind.waits();
+        drop((behind, other));
+        waiting.join().expect("it does not panic")
+    });
+    assert_eq!(waiting.code, Some(0), "{waiting:?}");
+    let line = "floe: waiting for 48 MiB on GPU 0 of ";
+    assert!(waiting.stderr.contains(line), "{waiting:?}");
+    assert!(waiting.stderr.contains("free for a guarantee 24 MiB, requests ahead: 0"), "{waiting:?}");
 }
 
 #[test]

@@ -165,6 +165,27 @@ impl Kind for Seconds {
     }
 }
 
+/// A time with its unit: seconds, minutes or hours.
+#[derive(Debug)]
+pub struct Span;
+
+impl Kind for Span {
+    type Value = Duration;
+
+    fn read(text: &str) -> Result<Duration, Wrong> {
+        let trimmed = text.trim();
+        let (number, unit) = match trimmed.char_indices().last() {
+            Some((at, 's')) => (&trimmed[..at], 1),
+            Some((at, 'm')) => (&trimmed[..at], 60),
+            Some((at, 'h')) => (&trimmed[..at], 60 * 60),
+            _ => (trimmed, 1),
+        };
+        let seconds = number.parse().ok().and_then(|number: u64| number.checked_mul(unit));
+        let wrong = || Wrong::new("not a time", text, "write 90 or 90s for seconds, 10m for minutes, 2h for hours");
+        seconds.filter(|_| number.bytes().all(|byte| byte.is_ascii_digit())).map(Duration::from_secs).ok_or_else(wrong)
+    }
+}
+
 /// A time in microseconds.
 #[derive(Debug)]
 pub struct Micros;
@@ -357,6 +378,13 @@ mod tests {
         assert_eq!([read("1"), read("0"), read("json")], [Ok(Report::Text), Ok(Report::None), Ok(Report::Json)]);
         assert_eq!(read("json:/x"), Ok(Report::JsonFile("/x".into())));
         assert_eq!(read("jsn"), Err("not a form of report".to_owned()));
+    }
+
+    #[test]
+    fn a_span_has_a_unit_or_is_one_of_seconds() {
+        let read = |text| Span::read(text).ok().map(|time| time.as_secs());
+        assert_eq!(["0", "90", " 90s", "10m", "2h"].map(read), [0, 90, 90, 600, 7200].map(Some));
+        assert_eq!(["", "m", "-1s", "+1", "1.5h", "10 m", "1d", "99999999999999999999h", "ä"].map(read), [None; 9]);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use crate::error::SettingsError;
 use crate::given::Given;
 use crate::kinds::{
-    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Port, Report, Seconds, Secret, Size, Switch, Text,
-    Trace,
+    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Port, Report, Seconds, Secret, Size, Span, Switch,
+    Text, Trace,
 };
 use crate::rows::table;
 use crate::source::Source;
@@ -22,7 +22,9 @@ table! {
     devices: Devices, "FLOE_DEVICES", KeyAndFlag("on"), "HOST:GPU,…", unset "RCUDA_DEVICE_COUNT, else a daemon of the program's own",
         "Devices in the program's order. HOST is a name, host:port, tcp://host:port, tls://host:port, clear://host:port, unix:///path, shm:///path or /path.";
     memory: List<Size>, "FLOE_MEMORY", KeyAndFlag("memory"), "BYTES", unset "all of the GPU",
-        "Quota of each vGPU: bytes, or with K, M, G, T. Several stand in the devices' order; the last one repeats.";
+        "Quota of each vGPU, which its server guarantees: bytes, or with K, M, G, T. Several stand in the devices' order; the last one repeats.";
+    wait: Span, "FLOE_WAIT", KeyAndFlag("wait"), "TIME", default "5s",
+        "How long a vGPU with a quota waits for room on its GPU, in order of arrival: seconds, or with m, h. 0: not at all.";
     stats: Report, "FLOE_STATS", KeyAndFlag("stats"), "FORM", default "0",
         "Print counters of driver calls when the program ends: 1 for a table, json, or json:FILE.";
     token: Secret, "FLOE_TOKEN", Key, "TOKEN", unset "the one in the token file",

@@ -334,5 +334,6 @@ fn greeting(settings: &Settings) -> Greeting {
         driver: settings.driver.clone(),
         bulk_connections: settings.bulk_connections,
         copy_threads: settings.copy_threads,
+        wait: settings.wait,
     }
 }

@@ -6,6 +6,7 @@ mod credentials;
 mod visible;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use floe_settings::{CLIENT, ClientSettings, DRIVER_VARIABLES, Given, Origin};
 use floe_transport::{Identity, suitable_connections};
@@ -63,6 +64,8 @@ pub struct Settings {
     pub eager_loading: bool,
     /// Where NCCL runs.
     pub nccl: Nccl,
+    /// The longest wait for room for a quota.
+    pub wait: Duration,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub copy_threads: Option<usize>,
 }
@@ -109,6 +112,7 @@ impl Settings {
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
+            wait: values.wait,
             copy_threads: values.copy_threads.map(|threads| threads as usize),
         })
     }

@@ -3,6 +3,7 @@
 //! connections.
 //! Nothing here starts a worker.
 
+mod admission;
 pub(crate) mod closing;
 pub(crate) mod conversation;
 pub(crate) mod gate;
@@ -11,3 +12,4 @@ pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod reception;
 pub(crate) mod token;
+mod waiting;

@@ -91,8 +91,10 @@ impl Server {
 
     /// Whether no peer has a session or asks for one.
     pub(crate) fn is_idle(&self) -> bool {
-        // The order matters: a peer gets its row in the table before its conversation ends.
-        self.gate.count() == 0 && self.sessions().count_workers() == 0
+        // The order matters: a peer gets its row in the table, or its place in the queue, before its conversation ends.
+        let is_empty =
+            |mut sessions: MutexGuard<'_, Sessions>| sessions.count_workers() + sessions.queue().count() == 0;
+        self.gate.count() == 0 && is_empty(self.sessions())
     }
 
     /// Refuses a connection whose first message proves another token, and tells the peer so.

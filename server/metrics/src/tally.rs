@@ -48,6 +48,8 @@ labels! {
         ServerFull = "server_full",
         /// The peer has as many as it may.
         PeerFull = "peer_full",
+        /// There was no room for its guarantee, or too many waited.
+        Memory = "memory",
         /// There is no such GPU, or too many vGPUs were asked for.
         NoSuchGpu = "no_such_gpu",
         /// A setting for the driver is wrong.

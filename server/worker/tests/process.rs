@@ -159,6 +159,7 @@ impl Session {
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
             Push::MirrorChanged(changed) => panic!("nothing is mirrored: {:?}", changed.at),
             Push::Ended(ended) => Got::Ended(ended.status, ended.detail.into()),
+            Push::Waiting(news) => panic!("nothing waits for room: {news:?}"),
             Push::Migrating(news) => panic!("no move was asked for: {news:?}"),
             Push::Progress(progress) => Got::Progress(progress.stream.0),
         })

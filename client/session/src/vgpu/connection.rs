@@ -13,6 +13,7 @@ mod marks;
 mod offer;
 mod pending;
 mod receive;
+mod room;
 mod stripes;
 mod waiter;
 

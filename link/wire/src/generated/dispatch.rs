@@ -1472,6 +1472,8 @@ pub enum Push<'a> {
     Progress(Progress),
     /// See [`DeliveryFollows`].
     DeliveryFollows(DeliveryFollows),
+    /// See [`Waiting`].
+    Waiting(Waiting),
 }
 
 impl<'a> Push<'a> {
@@ -1490,6 +1492,7 @@ impl<'a> Push<'a> {
             RunHostFunction::KIND => RunHostFunction::decode(payload).map(Self::RunHostFunction),
             Progress::KIND => Progress::decode(payload).map(Self::Progress),
             DeliveryFollows::KIND => DeliveryFollows::decode(payload).map(Self::DeliveryFollows),
+            Waiting::KIND => Waiting::decode(payload).map(Self::Waiting),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -1507,6 +1510,7 @@ impl<'a> Push<'a> {
             Self::RunHostFunction(_) => RunHostFunction::NAME,
             Self::Progress(_) => Progress::NAME,
             Self::DeliveryFollows(_) => DeliveryFollows::NAME,
+            Self::Waiting(_) => Waiting::NAME,
         }
     }
 
@@ -1523,6 +1527,7 @@ impl<'a> Push<'a> {
             Self::RunHostFunction(_) => RunHostFunction::CLASS,
             Self::Progress(_) => Progress::CLASS,
             Self::DeliveryFollows(_) => DeliveryFollows::CLASS,
+            Self::Waiting(_) => Waiting::CLASS,
         }
     }
 
@@ -1539,6 +1544,7 @@ impl<'a> Push<'a> {
             Self::RunHostFunction(_) => RunHostFunction::KIND,
             Self::Progress(_) => Progress::KIND,
             Self::DeliveryFollows(_) => DeliveryFollows::KIND,
+            Self::Waiting(_) => Waiting::KIND,
         }
     }
 
@@ -1554,6 +1560,7 @@ impl<'a> Push<'a> {
             Self::RunHostFunction(message) => message.encode(out),
             Self::Progress(message) => message.encode(out),
             Self::DeliveryFollows(message) => message.encode(out),
+            Self::Waiting(message) => message.encode(out),
         }
     }
 }

@@ -982,6 +982,7 @@ impl<'a> Sample<'a> for Attach<'a> {
             program: Sample::sample(source),
             settings: Sample::sample(source),
             rings: Sample::sample(source),
+            wait_ms: Sample::sample(source),
         }
     }
 }
@@ -1081,6 +1082,12 @@ impl<'a> Sample<'a> for DeliveryFollows {
     }
 }
 
+impl<'a> Sample<'a> for Waiting {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { ahead: Sample::sample(source), memory: Sample::sample(source), guarantee: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Attribute {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { number: Sample::sample(source), value: Sample::sample(source) }
@@ -1113,6 +1120,7 @@ impl<'a> Sample<'a> for Gpu<'a> {
             uuid: Sample::sample(source),
             memory: Sample::sample(source),
             free: Sample::sample(source),
+            guarantee: Sample::sample(source),
             kind: Sample::sample(source),
             driver: Sample::sample(source),
             compute_major: Sample::sample(source),
@@ -1141,6 +1149,7 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             seconds: Sample::sample(source),
             worker: Sample::sample(source),
             transport: Sample::sample(source),
+            guaranteed: Sample::sample(source),
         }
     }
 }
@@ -1523,7 +1532,7 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
     }
 }
 
-pub(crate) const PUSH_SAMPLES: usize = 9;
+pub(crate) const PUSH_SAMPLES: usize = 10;
 
 pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
     match which % PUSH_SAMPLES {
@@ -1535,6 +1544,7 @@ pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a>
         5 => Push::Delivery(Sample::sample(source)),
         6 => Push::RunHostFunction(Sample::sample(source)),
         7 => Push::Progress(Sample::sample(source)),
-        _ => Push::DeliveryFollows(Sample::sample(source)),
+        8 => Push::DeliveryFollows(Sample::sample(source)),
+        _ => Push::Waiting(Sample::sample(source)),
     }
 }

@@ -262,7 +262,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, which the server guarantees; 0 for best effort: whatever is left. If there is no room for a guarantee, the request waits for it for `wait_ms`, behind those that came before it for the same GPU; until the reply come `Waiting`s, and a closed connection is forgotten. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other. `guaranteed` says whether the reply's `memory` is a guarantee; else it is the most that a session may have of what is left.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -275,6 +275,7 @@ pub struct Attach<'a> {
     pub program: &'a str,
     pub settings: Vec<Setting<'a>>,
     pub rings: u32,
+    pub wait_ms: u32,
 }
 
 impl<'a> Field<'a> for Attach<'a> {
@@ -285,6 +286,7 @@ impl<'a> Field<'a> for Attach<'a> {
         + <&'a str as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
         + <Vec<Setting<'a>> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -303,8 +305,9 @@ impl<'a> Field<'a> for Attach<'a> {
         for element in &self.settings {
             element.write(out);
         }
-        let room = crate::reader::room::<4>(out);
+        let room = crate::reader::room::<8>(out);
         room[0..4].copy_from_slice(&self.rings.to_le_bytes());
+        room[4..8].copy_from_slice(&self.wait_ms.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -317,6 +320,7 @@ impl<'a> Field<'a> for Attach<'a> {
             program: reader.field("program")?,
             settings: reader.field("settings")?,
             rings: reader.field("rings")?,
+            wait_ms: reader.field("wait_ms")?,
         })
     }
 }
@@ -350,6 +354,7 @@ pub struct AttachReply<'a> {
     pub rings: bool,
     pub device: DeviceSnapshot<'a>,
     pub server: &'a [u8],
+    pub guaranteed: bool,
 }
 
 impl<'a> Field<'a> for AttachReply<'a> {
@@ -362,7 +367,8 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <u64 as Field<'a>>::LEAST
         + <bool as Field<'a>>::LEAST
         + <DeviceSnapshot<'a> as Field<'a>>::LEAST
-        + <&'a [u8] as Field<'a>>::LEAST;
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<36>(out);
@@ -380,6 +386,8 @@ impl<'a> Field<'a> for AttachReply<'a> {
         let room = crate::reader::room::<4>(out);
         room[0..4].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
         out.extend_from_slice(self.server);
+        let room = crate::reader::room::<1>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -394,6 +402,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
             rings: reader.field("rings")?,
             device: reader.field("device")?,
             server: reader.field("server")?,
+            guaranteed: reader.field("guaranteed")?,
         })
     }
 }
@@ -971,6 +980,47 @@ impl Message for DeliveryFollows {
     }
 }
 
+/// The `Attach` of this connection waits for room: so many requests for the same GPU are ahead of it, it has asked for `memory` bytes, and `guarantee` bytes are free for a guarantee. Comes about once a second, the first time after a second.
+///
+/// Kind 0x0088, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waiting {
+    pub ahead: u32,
+    pub memory: u64,
+    pub guarantee: u64,
+}
+
+impl<'a> Field<'a> for Waiting {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<20>(out);
+        room[0..4].copy_from_slice(&self.ahead.to_le_bytes());
+        room[4..12].copy_from_slice(&self.memory.to_le_bytes());
+        room[12..20].copy_from_slice(&self.guarantee.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            ahead: reader.field("ahead")?,
+            memory: reader.field("memory")?,
+            guarantee: reader.field("guarantee")?,
+        })
+    }
+}
+
+impl Message for Waiting {
+    const KIND: u16 = 0x0088;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Waiting";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// A CUdevice_attribute, CUlimit or CUfunction_attribute by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attribute {
@@ -1067,7 +1117,7 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
     }
 }
 
-/// Part of other messages: gpu.
+/// A GPU. `free` is what nobody has; `guarantee` is the largest quota that a session could be guaranteed there now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gpu<'a> {
     pub index: u32,
@@ -1075,6 +1125,7 @@ pub struct Gpu<'a> {
     pub uuid: &'a [u8],
     pub memory: u64,
     pub free: u64,
+    pub guarantee: u64,
     pub kind: &'a str,
     pub driver: i32,
     pub compute_major: i32,
@@ -1086,6 +1137,7 @@ impl<'a> Field<'a> for Gpu<'a> {
     const LEAST: usize = <u32 as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
         + <&'a [u8] as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
@@ -1102,10 +1154,11 @@ impl<'a> Field<'a> for Gpu<'a> {
         let room = crate::reader::room::<4>(out);
         room[0..4].copy_from_slice(&crate::reader::length_bytes(self.uuid.len()));
         out.extend_from_slice(self.uuid);
-        let room = crate::reader::room::<20>(out);
+        let room = crate::reader::room::<28>(out);
         room[0..8].copy_from_slice(&self.memory.to_le_bytes());
         room[8..16].copy_from_slice(&self.free.to_le_bytes());
-        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.kind.len()));
+        room[16..24].copy_from_slice(&self.guarantee.to_le_bytes());
+        room[24..28].copy_from_slice(&crate::reader::length_bytes(self.kind.len()));
         out.extend_from_slice(self.kind.as_bytes());
         let room = crate::reader::room::<16>(out);
         room[0..4].copy_from_slice(&self.driver.to_le_bytes());
@@ -1121,6 +1174,7 @@ impl<'a> Field<'a> for Gpu<'a> {
             uuid: reader.field("uuid")?,
             memory: reader.field("memory")?,
             free: reader.field("free")?,
+            guarantee: reader.field("guarantee")?,
             kind: reader.field("kind")?,
             driver: reader.field("driver")?,
             compute_major: reader.field("compute_major")?,
@@ -1151,7 +1205,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -1164,6 +1218,7 @@ pub struct SessionRow<'a> {
     pub seconds: u64,
     pub worker: u32,
     pub transport: &'a str,
+    pub guaranteed: bool,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -1176,7 +1231,8 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
-        + <&'a str as Field<'a>>::LEAST;
+        + <&'a str as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<16>(out);
@@ -1195,6 +1251,8 @@ impl<'a> Field<'a> for SessionRow<'a> {
         room[24..28].copy_from_slice(&self.worker.to_le_bytes());
         room[28..32].copy_from_slice(&crate::reader::length_bytes(self.transport.len()));
         out.extend_from_slice(self.transport.as_bytes());
+        let room = crate::reader::room::<1>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1209,6 +1267,7 @@ impl<'a> Field<'a> for SessionRow<'a> {
             seconds: reader.field("seconds")?,
             worker: reader.field("worker")?,
             transport: reader.field("transport")?,
+            guaranteed: reader.field("guaranteed")?,
         })
     }
 }

@@ -15,6 +15,7 @@ use floe_wire::{
     ReadTelemetry, ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
+use super::admission::Place;
 use super::limits::{SILENCE, Source, UNPROVED};
 use super::token::{RANDOM_BYTES, Token, random};
 use crate::error::DaemonError;
@@ -66,14 +67,22 @@ pub(crate) trait Host {
         request: &ReadTelemetry<'_>,
         answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
     );
-    /// Admits a session, or says why not.
-    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
+    /// Admits a session, has it wait, or says why not.
+    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admitted, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
     /// Whether a connection of another worker, which may be of this machine, may go to this session's, or why not.
     fn peer(&self, session: u64, is_local: bool) -> Result<(), Refusal>;
     /// Whether a connection may join the session, or why not.
     fn join(&self, request: &Join<'_>) -> Result<(), Refusal>;
+}
+
+/// What becomes of an admissible request.
+pub(crate) enum Admitted {
+    /// It has its session.
+    Session(Admission),
+    /// It waits for room, at this place.
+    Waits(Place),
 }
 
 /// A peer's deadlines.
@@ -95,6 +104,8 @@ pub(crate) enum Outcome {
     Joined(u64),
     /// The same of a connection that another server's worker has opened. It has proved nothing: the worker asks for that.
     Peer(u64),
+    /// The peer's Attach of this sequence waits for room. Its connection is at a frame's border.
+    Waits(u64, Place),
     /// The peer wants a session moved. Its connection is at a frame's border, and hears of the move.
     Migrate(MoveRequest),
 }
@@ -353,13 +364,14 @@ impl Conversation<'_> {
 
     fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
         match self.host.admit(request, &self.caller(), self.link.sealer()) {
-            Ok(admission) => {
+            Ok(Admitted::Session(admission)) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
                 // If the peer left before this reply, it has no session: the admission takes the row along.
                 self.reply(sequence, &body)?;
                 Ok(Step::Over(Outcome::Attached(admission)))
             }
+            Ok(Admitted::Waits(place)) => Ok(Step::Over(Outcome::Waits(sequence, place))),
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
     }

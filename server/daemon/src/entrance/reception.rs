@@ -14,6 +14,7 @@ use super::conversation;
 use super::conversation::{ConversationError, Outcome, Time as _};
 use super::gate::{Connection, Pass};
 use super::token::Token;
+use super::waiting;
 use crate::log;
 use crate::server::Server;
 use crate::usage::door::{Arrived, Kept, close};
@@ -38,6 +39,11 @@ fn serve(server: &Arc<Server>, mut pass: Pass, connection: Connection) {
             // From here on its session counts, and the connection is not closed for newer ones.
             drop(pass);
             tending::attach(server, connection, link, admission);
+        }
+        Ok((link, Outcome::Waits(sequence, place))) => {
+            // The queue has limits of its own.
+            drop(pass);
+            waiting::attend(server, connection, link, sequence, place);
         }
         Ok((link, Outcome::Joined(session))) => pass_on(server, session, Role::Joined, link, connection),
         // The worker refuses who does not prove a ticket's key.

@@ -38,6 +38,16 @@ impl Gpu {
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     }
+
+    /// Bytes beside its quota that a session with a guarantee may come to have: contexts and tolerance, as the second look
+    /// allows them. A device that is shared out has neither.
+    fn beside(&self, account: &Account) -> u64 {
+        if self.is_shared_out {
+            return 0;
+        }
+        let overhead = account.overhead.max(self.overhead()).unwrap_or_default().max(LEAST_OVERHEAD);
+        account.contexts(overhead).saturating_add(TOLERANCE)
+    }
 }
 
 /// A session's account.
@@ -46,6 +56,8 @@ struct Account {
     gpu: u32,
     /// Its quota in bytes; 0: all of the GPU.
     quota: u64,
+    /// Whether its quota is kept for it. Else it takes what is left.
+    is_guaranteed: bool,
     /// Bytes that its worker reports.
     used: u64,
     /// Bytes that it was granted, if the daemon divides the memory.
@@ -70,14 +82,14 @@ impl Account {
         overhead.saturating_mul(1 + u64::from(self.has_links))
     }
 
-    /// Bytes that no other session may have, if a context takes `overhead`.
-    fn held(&self, overhead: u64) -> u64 {
-        self.blocks().saturating_add(self.contexts(overhead)).max(self.has)
-    }
-
     /// Bytes of its blocks: those it has, those it may take, and those that are kept for it.
     fn blocks(&self) -> u64 {
         self.used.max(self.granted).max(self.reserved)
+    }
+
+    /// Bytes that no other session may be promised: its quota if that is a guarantee, else its blocks.
+    fn promised(&self) -> u64 {
+        if self.is_guaranteed { self.blocks().max(self.quota) } else { self.blocks() }
     }
 }
 
@@ -122,6 +134,16 @@ impl Accounting {
         self.accounts.insert(session, Account { gpu, quota, ..Account::default() });
     }
 
+    /// Adds a session whose quota is a guarantee, if there is room for it.
+    pub(crate) fn guarantee(&mut self, session: u64, gpu: u32, quota: u64) -> Result<(), NoRoom> {
+        let free = self.free_for_guarantee(gpu);
+        if quota > free {
+            return Err(NoRoom { free });
+        }
+        self.accounts.insert(session, Account { gpu, quota, is_guaranteed: true, ..Account::default() });
+        Ok(())
+    }
+
     /// Removes a session, whose memory is free again.
     pub(crate) fn end(&mut self, session: u64) {
         self.accounts.remove(&session);
@@ -140,14 +162,18 @@ impl Accounting {
         bytes: u64,
     ) -> Result<(), NoRoom> {
         let twin = self.accounts.get(&session).filter(|account| account.gpu == gpu).map(|_| session);
-        let free = self.free(gpu);
-        if twin.is_none() && (bytes > free || (quota != 0 && bytes > quota)) {
+        let is_guaranteed = self.accounts.get(&session).is_some_and(|account| account.is_guaranteed);
+        // In host memory there is no quota, and what is kept there is what it holds.
+        let takes = if is_guaranteed { bytes.max(quota) } else { bytes };
+        let free = if is_guaranteed && quota != 0 { self.free_for_guarantee(gpu) } else { self.unpromised(gpu) };
+        if twin.is_none() && (takes > free || (quota != 0 && bytes > quota)) {
             return Err(NoRoom { free });
         }
         let reserved = if twin.is_none() { bytes } else { 0 };
         // Where the daemon shares the memory out, what is kept is granted already.
         let granted = if self.is_shared_out(gpu) { reserved } else { 0 };
-        self.accounts.insert(number, Account { gpu, quota, reserved, granted, twin, ..Account::default() });
+        self.accounts
+            .insert(number, Account { gpu, quota, is_guaranteed, reserved, granted, twin, ..Account::default() });
         Ok(())
     }
 
@@ -184,8 +210,12 @@ impl Accounting {
         let twin = account.twin;
         let others =
             self.of_gpu(gpu).filter(|(id, its)| **id != session && Some(**id) != twin && its.twin != Some(session));
+        // What is granted of a guarantee is granted in advance.
+        let its = |account: &Account| {
+            if account.is_guaranteed { account.granted.max(account.quota) } else { account.granted }
+        };
         let others =
-            others.fold(0_u64, |sum, (_, account)| sum.saturating_add(self.beyond_twin(account, account.granted)));
+            others.fold(0_u64, |sum, (_, account)| sum.saturating_add(self.beyond_twin(account, its(account))));
         let most = capacity.saturating_sub(others);
         let allowed = total <= most && (quota == 0 || total <= quota);
         let granted = if allowed { total } else { before };
@@ -251,12 +281,36 @@ impl Accounting {
 
     /// Bytes of a GPU that neither sessions nor their contexts have.
     pub(crate) fn free(&self, gpu: u32) -> u64 {
+        self.left(gpu, Account::blocks, |_, account, overhead| account.contexts(overhead))
+    }
+
+    /// Bytes of a GPU that no session has or was promised.
+    fn unpromised(&self, gpu: u32) -> u64 {
+        self.left(gpu, Account::promised, |its, account, overhead| {
+            if account.is_guaranteed { its.beside(account) } else { account.contexts(overhead) }
+        })
+    }
+
+    /// The largest quota that a session could be guaranteed on a GPU now.
+    pub(crate) fn free_for_guarantee(&self, gpu: u32) -> u64 {
+        let beside = self.gpus.get(&gpu).map_or(0, |its| its.beside(&Account::default()));
+        self.unpromised(gpu).saturating_sub(beside)
+    }
+
+    /// The largest quota that a session could be guaranteed on a GPU if it were alone there.
+    pub(crate) fn most_for_guarantee(&self, gpu: u32) -> u64 {
+        self.gpus.get(&gpu).map_or(0, |its| its.free.saturating_sub(its.beside(&Account::default())))
+    }
+
+    /// Bytes of a GPU that are left of what each account counts for, and has beside that if a context takes so many bytes.
+    fn left(&self, gpu: u32, bytes: fn(&Account) -> u64, beside: fn(&Gpu, &Account, u64) -> u64) -> u64 {
         let Some(its) = self.gpus.get(&gpu) else { return 0 };
         let overhead = its.overhead().unwrap_or(0);
         let held = self.of_gpu(gpu).fold(0_u64, |sum, (_, account)| {
-            let held = match account.twin {
-                Some(_) => self.beyond_twin(account, account.blocks()).saturating_add(account.contexts(overhead)),
-                None => account.held(overhead),
+            let beside = beside(its, account, overhead);
+            let held = match account.twin.and_then(|twin| self.accounts.get(&twin)) {
+                Some(twin) => bytes(account).saturating_sub(bytes(twin)).saturating_add(beside),
+                None => bytes(account).saturating_add(beside).max(account.has),
             };
             sum.saturating_add(held)
         });
@@ -266,7 +320,7 @@ impl Accounting {
     /// Of these bytes of an account those that its twin does not hold as well.
     fn beyond_twin(&self, account: &Account, bytes: u64) -> u64 {
         let twin = account.twin.and_then(|twin| self.accounts.get(&twin));
-        bytes.saturating_sub(twin.map_or(0, Account::blocks))
+        bytes.saturating_sub(twin.map_or(0, Account::promised))
     }
 
     /// Bytes that the sessions of a GPU report.

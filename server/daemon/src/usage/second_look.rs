@@ -136,7 +136,8 @@ mod tests {
         let worker = Worker::of(child.expect("sleep runs")).expect("it is watched");
         let peer = Peer::Unix { uid: 1, pid: 2 };
         let session_request = SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
-        let session = sessions.add(session_request, 0, with(GIB), ends(), Instant::now()).number();
+        let seat = sessions.add(session_request, 0, with(GIB), ends(), Instant::now());
+        let session = seat.expect("it has no guarantee").number();
         sessions.started(session, worker.id(), Some(worker.ender()));
         (session, worker)
     }

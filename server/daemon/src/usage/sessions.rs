@@ -12,8 +12,9 @@ use floe_migrate::Phase;
 use floe_transport::Transport;
 use floe_wire::SessionRow;
 
-use super::accounting::{Accounting, HOST_MEMORY};
+use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
 use super::door::{Door, Key};
+use super::queue::Queue;
 use super::request::{SessionRequest, TRANSPORTS, Tenant, printable};
 use super::seat::Seat;
 use crate::entrance::limits::{SessionLimits, Source};
@@ -79,6 +80,8 @@ pub(crate) struct Conditions {
     pub(crate) ordinal: u32,
     /// The quota in bytes; 0: all of the GPU.
     pub(crate) quota: u64,
+    /// Whether the quota is a guarantee. Else the session takes what is left.
+    pub(crate) is_guaranteed: bool,
     /// Variables of the program that belong to the driver.
     pub(crate) settings: Vec<(String, String)>,
     /// The most bulk connections.
@@ -191,6 +194,8 @@ pub(crate) struct Sessions {
     /// Workers of moves beside the one that has the session: it arrives, or it is being released.
     beside: BTreeMap<u64, Worker>,
     accounting: Accounting,
+    /// Requests that wait for room.
+    queue: Queue,
 }
 
 impl Sessions {
@@ -247,6 +252,11 @@ impl Sessions {
         &mut self.accounting
     }
 
+    /// The requests that wait for room.
+    pub(crate) fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
     /// Free bytes of a GPU.
     pub(crate) fn free_on_gpu(&self, gpu: u32) -> u64 {
         self.accounting.free(gpu)
@@ -259,7 +269,7 @@ impl Sessions {
     }
 
     /// Adds a session whose connections arrive at `door`, for its worker at the end of `channel`. Returns its worker's seat,
-    /// which has its number.
+    /// which has its number. Only a guarantee may have no room.
     pub(crate) fn add(
         &mut self,
         session_request: SessionRequest,
@@ -267,15 +277,19 @@ impl Sessions {
         conditions: Arc<Conditions>,
         (door, channel): (Door, Arc<WorkerChannel>),
         now: Instant,
-    ) -> Seat {
+    ) -> Result<Seat, NoRoom> {
         let number = self.next();
         let seat = Seat::new(number);
         let transport = session_request.transport.to_owned();
-        self.accounting.begin(number, gpu, conditions.quota);
+        if conditions.is_guaranteed {
+            self.accounting.guarantee(number, gpu, conditions.quota)?;
+        } else {
+            self.accounting.begin(number, gpu, conditions.quota);
+        }
         let worker = Worker::new(seat.clone(), gpu, channel);
         let session = Session { session_request, conditions, since: now, door, worker, moves: None, gpu, transport };
         self.rows.insert(number, session);
-        seat
+        Ok(seat)
     }
 
     fn worker(&self, number: u64) -> Option<&Worker> {
@@ -399,6 +413,7 @@ impl Sessions {
                 seconds: now.saturating_duration_since(row.since).as_secs(),
                 worker: if peer.is_none() { row.worker.process } else { 0 },
                 transport: &row.transport,
+                guaranteed: row.conditions.is_guaranteed,
             })
             .collect()
     }

@@ -13,6 +13,7 @@ use floe_wire::{
 use super::dial::Joining;
 use super::error::ConnectError;
 use super::offer::Offer;
+use super::room::Heard;
 use crate::log::log;
 use crate::memory::peers::Seat;
 use crate::settings::{Credentials, WantedDevice};
@@ -44,6 +45,8 @@ pub(crate) struct Greeting {
     pub(crate) bulk_connections: u32,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub(crate) copy_threads: Option<usize>,
+    /// The longest wait for room for a quota.
+    pub(crate) wait: Duration,
 }
 
 /// An attached link.
@@ -67,7 +70,8 @@ pub(crate) struct Attached {
 
 /// Connects and attaches vGPU `ordinal`.
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
-    unless_cut(|| attach_once(wanted, ordinal, greeting))
+    let until = Instant::now() + greeting.wait;
+    unless_cut(|| attach_once(wanted, ordinal, greeting, until.saturating_duration_since(Instant::now())))
 }
 
 /// Does something on a connection of its own, and again on another where that is cut.
@@ -82,12 +86,17 @@ pub(super) fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>
     attempt()
 }
 
-fn attach_once(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+fn attach_once(
+    wanted: &WantedDevice,
+    ordinal: u32,
+    greeting: &Greeting,
+    wait: Duration,
+) -> Result<Attached, ConnectError> {
     let server = &wanted.place.server;
     let address: Address = server.parse()?;
     let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
     let offer = Offer::of(&address, server)?;
-    dialogue.attach(wanted, ordinal, greeting, offer)
+    dialogue.attach((wanted, wait), ordinal, greeting, offer)
 }
 
 /// A connection on which nothing has been said, sealed where the address asks for it.
@@ -173,7 +182,7 @@ impl<'a> Dialogue<'a> {
 
     fn attach(
         mut self,
-        wanted: &WantedDevice,
+        (wanted, wait): (&WantedDevice, Duration),
         ordinal: u32,
         greeting: &Greeting,
         offer: Offer,
@@ -188,10 +197,14 @@ impl<'a> Dialogue<'a> {
             program: &greeting.program,
             settings,
             rings: offer.ring_bytes(),
+            wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
         };
-        let body = self.ask(&message, ATTACHING, ATTACH)?;
+        let body = self.ask_for_room(&message, wanted, wait)?;
         let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
         self.check(&reply, ordinal)?;
+        if !reply.guaranteed {
+            log!(Info, "memory on GPU {} of {} is best effort: what others leave", wanted.place.gpu, self.server);
+        }
         let joining = Joining {
             server: self.server.to_owned(),
             credentials: greeting.credentials.clone(),
@@ -252,6 +265,14 @@ impl<'a> Dialogue<'a> {
         doing: &'static str,
         limit: Duration,
     ) -> Result<Vec<u8>, ConnectError> {
+        match self.hear(sequence, doing, limit)? {
+            Heard::Reply(body) => Ok(body),
+            Heard::Waiting(_) => Err(ConnectError::Closed { server: self.server.to_owned(), doing }),
+        }
+    }
+
+    /// Waits for a reply's body, or for news of a wait for room.
+    pub(super) fn hear(&mut self, sequence: u64, doing: &'static str, limit: Duration) -> Result<Heard, ConnectError> {
         let server = self.server;
         let linked = |source| ConnectError::Link { server: server.to_owned(), source };
         let frame = self.link.receive(Some(Instant::now() + limit)).map_err(linked)?;
@@ -267,7 +288,10 @@ impl<'a> Dialogue<'a> {
         let push = Push::decode(frame.kind, frame.payload)
             .map_err(|source| ConnectError::Garbled { server: server.to_owned(), source })?;
         match push {
-            Push::Reply(reply) if reply.request == sequence && reply.status == 0 => Ok(reply.body.to_vec()),
+            Push::Reply(reply) if reply.request == sequence && reply.status == 0 => {
+                Ok(Heard::Reply(reply.body.to_vec()))
+            }
+            Push::Waiting(news) => Ok(Heard::Waiting(news)),
             Push::Reply(reply) => Err(refused(reply.status, reply.detail)),
             Push::Ended(ended) => Err(refused(ended.status, ended.detail)),
             other => Err(refused(0, other.name())),

@@ -91,6 +91,7 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
             reached(shared, &pushed);
             Ok(())
         }
+        Push::Waiting(_) => Err(End::because("it tells of a wait that is over".to_owned())),
         Push::Migrating(_) => Err(End::because("it tells of a move that nobody asked for here".to_owned())),
         Push::Ended(ended) => {
             let error = CudaError::from_code(ended.status).unwrap_or(CudaError::DEVICE_UNAVAILABLE);

@@ -59,7 +59,7 @@ impl Host for OneGpu {
         answer(ReadTelemetryReply::default());
     }
 
-    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal> {
+    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admitted, Refusal> {
         if request.gpu != 0 {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
@@ -71,7 +71,8 @@ impl Host for OneGpu {
         let (door, conditions) = (Door::new(0, 4, false).expect("made"), with(0));
         let ends = (door, Arc::clone(&channel));
         let seat = self.sessions.lock().add(session_request, 0, Arc::clone(&conditions), ends, Instant::now());
-        Ok(Admission {
+        let seat = seat.expect("it has no guarantee");
+        Ok(Admitted::Session(Admission {
             session: seat.number(),
             row: self.sessions.row(seat),
             channel,
@@ -83,7 +84,7 @@ impl Host for OneGpu {
             asks_for_memory: false,
             key: [7; 16],
             conditions,
-        })
+        }))
     }
 
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {

@@ -158,6 +158,75 @@ fn a_move_that_is_given_up_frees_what_was_kept() {
     assert_eq!(accounting.free(1), 10 * GIB);
 }
 
+#[test]
+fn a_guarantee_is_kept_for_its_session_also_before_it_is_used() {
+    let mut accounting = one_gpu(true);
+    assert_eq!(accounting.most_for_guarantee(0), 10 * GIB);
+    assert_eq!(accounting.guarantee(1, 0, 6 * GIB), Ok(()));
+    assert_eq!((accounting.free(0), accounting.free_for_guarantee(0)), (10 * GIB, 4 * GIB));
+    accounting.begin(2, 0, 0);
+    assert_eq!(accounting.want(2, 5 * GIB), Share { total: 0, left: 4 * GIB }, "it takes what is left");
+    assert_eq!(accounting.want(2, 3 * GIB), Share { total: 3 * GIB, left: GIB });
+    assert_eq!(accounting.guarantee(3, 0, 2 * GIB), Err(NoRoom { free: GIB }));
+    assert_eq!(accounting.want(1, 6 * GIB).total, 6 * GIB);
+    accounting.end(1);
+    assert_eq!(accounting.guarantee(3, 0, 7 * GIB), Ok(()));
+    assert_eq!(accounting.free_for_guarantee(0), 0);
+}
+
+#[test]
+fn a_guarantee_counts_context_and_tolerance_as_measured_on_its_gpu() {
+    let mut accounting = one_gpu(false);
+    let most = 10 * GIB - LEAST_OVERHEAD - TOLERANCE;
+    assert_eq!((accounting.most_for_guarantee(0), accounting.free_for_guarantee(0)), (most, most), "none was measured");
+    assert_eq!(accounting.guarantee(1, 0, most + 1), Err(NoRoom { free: most }));
+    assert_eq!(accounting.guarantee(1, 0, 4 * GIB), Ok(()));
+    accounting.measured(1, GIB);
+    let each = GIB + TOLERANCE;
+    assert_eq!(accounting.free_for_guarantee(0), 10 * GIB - 4 * GIB - 2 * each);
+    accounting.links(1);
+    assert_eq!(accounting.free_for_guarantee(0), 10 * GIB - 4 * GIB - 2 * each - GIB, "a second context");
+    accounting.begin(2, 0, 0);
+    accounting.uses(2, GIB);
+    assert_eq!(
+        accounting.free_for_guarantee(0),
+        10 * GIB - 4 * GIB - 2 * each - GIB - 2 * GIB,
+        "what it has, and its context"
+    );
+}
+
+#[test]
+fn a_guarantee_goes_with_a_session_that_moves_and_rests_in_host_memory() {
+    for is_shared_out in [false, true] {
+        let mut accounting = one_gpu(is_shared_out);
+        accounting.offer(1, 10 * GIB, is_shared_out);
+        accounting.offer(HOST_MEMORY, GIB, false);
+        assert_eq!(accounting.guarantee(1, 0, 4 * GIB), Ok(()));
+        let left = accounting.free_for_guarantee(0);
+        assert_eq!(accounting.arrive((2, 1), 0, 4 * GIB, GIB), Ok(()));
+        assert!(accounting.free_for_guarantee(0) >= left - GIB, "the same quota is kept once");
+        accounting.swap(1, 2);
+        accounting.end(2);
+        assert_eq!(accounting.free_for_guarantee(0), left);
+        assert_eq!(accounting.guarantee(3, 1, 7 * GIB), Ok(()));
+        assert!(
+            accounting.arrive((4, 1), 1, 4 * GIB, GIB).is_err(),
+            "there is room for what it holds, not for its quota"
+        );
+        assert_eq!(accounting.arrive((5, 1), HOST_MEMORY, 0, GIB / 2), Ok(()));
+        accounting.swap(1, 5);
+        accounting.end(5);
+        assert_eq!(
+            accounting.free_for_guarantee(0),
+            accounting.most_for_guarantee(0),
+            "a suspended session has no GPU"
+        );
+        assert_eq!(accounting.free(HOST_MEMORY), GIB / 2);
+        assert_eq!(accounting.arrive((6, 1), 0, 4 * GIB, GIB / 2), Ok(()));
+        assert_eq!(accounting.free_for_guarantee(0), left, "it has its guarantee again");
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Event {
     Arrive(u64, u64, u32, u64),

@@ -26,6 +26,7 @@ pub(crate) fn with(quota: u64) -> Arc<Conditions> {
     Arc::new(Conditions {
         ordinal: 2,
         quota,
+        is_guaranteed: false,
         settings: Vec::new(),
         bulk_connections: 0,
         grace_ms: 0,
@@ -37,7 +38,7 @@ pub(crate) fn with(quota: u64) -> Arc<Conditions> {
 }
 
 fn add(sessions: &mut Sessions, request: SessionRequest, gpu: u32, quota: u64, now: Instant) -> u64 {
-    sessions.add(request, gpu, with(quota), ends(), now).number()
+    sessions.add(request, gpu, with(quota), ends(), now).expect("it has no guarantee").number()
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn process() -> crate::workers::supervision::Worker {
 fn moving() -> (Sessions, [Seat; 2], [crate::workers::supervision::Worker; 2]) {
     let mut sessions = Sessions::default();
     (0..2).for_each(|gpu| sessions.accounting().offer(gpu, 100, false));
-    let old = sessions.add(session_request(), 0, with(50), ends(), Instant::now());
+    let old = sessions.add(session_request(), 0, with(50), ends(), Instant::now()).expect("it has no guarantee");
     sessions.uses(old.number(), 10);
     let number = sessions.number_move();
     let new = sessions.arrive((number, old.number()), 1, 10, ends().1).expect("room");

@@ -1,0 +1,248 @@
+//! Admission: whether a peer gets a session now, waits for room, or is refused.
+//! In: requests of peers that proved who they are, or need not. Out: admissions, places in the queue, refusals.
+//! A look and what follows from it are one step under the table's lock. It starts no worker, and a place holds none.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use floe_metrics::{Event, SessionRefusal};
+use floe_transport::{Peer, Sealer, Transport};
+use floe_wire::{Attach, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, Waiting};
+
+use super::conversation::{Admitted, Caller, Refusal};
+use super::limits::{Source, TooMany};
+use crate::error::DaemonError;
+use crate::server::Server;
+use crate::status;
+use crate::usage::accounting::NoRoom;
+use crate::usage::door::Door;
+use crate::usage::queue::{Turn, Waiter};
+use crate::usage::request::{SessionRequest, process_of};
+use crate::usage::sessions::{Admission, Conditions, Sessions, Table};
+use crate::workers::driver_settings;
+use crate::workers::worker_channel::{WorkerChannel, most_connections};
+
+/// The longest wait for room that a request may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A checked request: all of a session but its number, its door and the channel to its worker.
+#[derive(Debug)]
+pub(crate) struct Applicant {
+    session_request: SessionRequest,
+    conditions: Arc<Conditions>,
+    gpu: u32,
+    wait: Duration,
+}
+
+/// An applicant's place in the queue. Dropping it has the queue forget the applicant.
+#[derive(Debug)]
+pub(crate) struct Place {
+    table: Table,
+    number: u64,
+    applicant: Applicant,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.table.lock().queue().leave(self.number);
+    }
+}
+
+/// What an applicant finds at its place.
+pub(crate) enum Look {
+    /// Its turn has come.
+    Session(Box<Admission>),
+    /// It has to wait; this is how it stands.
+    Waits(Waiting),
+}
+
+/// Checks all of a request that does not depend on other sessions.
+pub(crate) fn check(
+    server: &Server,
+    request: &Attach<'_>,
+    caller: &Caller<'_>,
+    sealer: Sealer,
+) -> Result<Applicant, Refusal> {
+    let Caller { peer, source } = *caller;
+    let no = |why, detail: String| Err(refusal(server, why, detail));
+    let Some(gpu) = server.gpu(request.gpu) else {
+        let detail = format!("no such GPU here: {}; offered: {:?}", request.gpu, server.offered);
+        return no(SessionRefusal::NoSuchGpu, detail);
+    };
+    if request.ordinal >= WINDOW_COUNT {
+        let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
+        return no(SessionRefusal::NoSuchGpu, words);
+    }
+    let settings = match driver_settings::of(&request.settings) {
+        Ok(settings) => settings,
+        Err(error) => return no(SessionRefusal::Setting, error.to_string()),
+    };
+    let ceiling = match ceiling() {
+        Ok(ceiling) => ceiling,
+        Err(error) => return no(SessionRefusal::System, error.to_string()),
+    };
+    let transport = server.transport(Transport::offered(request), peer);
+    let grace = if transport.can_break() { server.grace } else { Duration::ZERO };
+    let conditions = Arc::new(Conditions {
+        ordinal: request.ordinal,
+        quota: server.quota(request.memory, gpu),
+        // A limit that only the operator has set promises nothing.
+        is_guaranteed: request.memory != 0,
+        settings,
+        // Several Unix sockets are no faster than one.
+        bulk_connections: if matches!(peer, Peer::Tcp(_)) { server.bulk_connections } else { 0 },
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        client: process_of(request, peer),
+        transport,
+        ceiling,
+        source: source.unwrap_or_else(|| Source::of(peer)),
+    });
+    let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
+    let wait = Duration::from_millis(request.wait_ms.into()).min(LONGEST_WAIT);
+    Ok(Applicant { session_request, conditions, gpu: request.gpu, wait })
+}
+
+/// Admits an applicant, or gives it a place in the queue.
+pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, Refusal> {
+    let mut sessions = server.sessions();
+    if applicant.conditions.is_guaranteed {
+        let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
+        let most = sessions.accounting().most_for_guarantee(gpu);
+        if bytes > most {
+            return Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most)));
+        }
+        let (free, ahead) = (sessions.accounting().free_for_guarantee(gpu), sessions.queue().of_gpu(gpu));
+        if ahead != 0 || bytes > free {
+            if applicant.wait.is_zero() {
+                return Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead)));
+            }
+            within_limits(server, &sessions, &applicant)?;
+            let (source, until) = (applicant.session_request.source, Instant::now() + applicant.wait);
+            let number = sessions
+                .queue()
+                .join(Waiter { gpu, bytes, source, until })
+                .map_err(|full| refusal(server, SessionRefusal::Memory, full.to_string()))?;
+            return Ok(Admitted::Waits(Place { table: server.sessions.clone(), number, applicant }));
+        }
+    }
+    seat(server, &mut sessions, &applicant).map(Admitted::Session)
+}
+
+/// Looks whether an applicant's turn has come.
+pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
+    let Place { number, applicant, .. } = place;
+    let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
+    let mut sessions = server.sessions();
+    let free = sessions.accounting().free_for_guarantee(gpu);
+    match sessions.queue().turn(*number, free, Instant::now()) {
+        Turn::Go => {
+            let admission = seat(server, &mut sessions, applicant)?;
+            // In the same step, so that the next one's turn comes at once.
+            sessions.queue().leave(*number);
+            Ok(Look::Session(Box::new(admission)))
+        }
+        Turn::Wait(ahead) => {
+            let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+            Ok(Look::Waits(Waiting { ahead, memory: bytes, guarantee: free }))
+        }
+        Turn::Late(ahead) => Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead))),
+    }
+}
+
+/// Adds the session, within the limits of sessions.
+fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Result<Admission, Refusal> {
+    within_limits(server, sessions, applicant)?;
+    let Applicant { session_request, conditions, gpu, .. } = applicant;
+    let system = |error: DaemonError| refusal(server, SessionRefusal::System, error.to_string());
+    let (door, channel, worker_end) = ends(conditions.bulk_connections, conditions.grace_ms != 0).map_err(system)?;
+    let key = door.key();
+    let session_request = session_request.clone();
+    let ends = (door, Arc::clone(&channel));
+    let seat = sessions
+        .add(session_request, *gpu, Arc::clone(conditions), ends, Instant::now())
+        .map_err(|NoRoom { free }| refusal(server, SessionRefusal::Memory, no_room(*gpu, conditions.quota, free, 0)))?;
+    Ok(Admission {
+        session: seat.number(),
+        row: server.sessions.row(seat),
+        channel,
+        worker_end,
+        gpu: i32::try_from(*gpu).unwrap_or(i32::MAX),
+        granularity: server.gpu(*gpu).map_or(1, |gpu| gpu.granularity),
+        window: WINDOW_BASE + u64::from(conditions.ordinal) * WINDOW_BYTES,
+        window_bytes: WINDOW_BYTES,
+        asks_for_memory: sessions.accounting().is_shared_out(*gpu),
+        key,
+        conditions: Arc::clone(conditions),
+    })
+}
+
+fn within_limits(server: &Server, sessions: &Sessions, applicant: &Applicant) -> Result<(), Refusal> {
+    let of_peer = |source| sessions.of_peer(source);
+    let admits = server.session_limits.admit(sessions.count(), of_peer, applicant.session_request.source);
+    admits.map_err(|error| refusal(server, full(error), error.to_string()))
+}
+
+/// The door of a session with so many bulk connections, the channel to its worker, and the worker's end.
+fn ends(bulk_connections: u32, outlives: bool) -> Result<(Door, Arc<WorkerChannel>, OwnedFd), DaemonError> {
+    let (channel, worker_end) = WorkerChannel::new(bulk_connections)?;
+    let door = Door::new(bulk_connections, most_connections(bulk_connections), outlives)?;
+    Ok((door, channel, worker_end))
+}
+
+/// Bytes as people write them.
+fn size(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+fn no_room(gpu: u32, bytes: u64, free: u64, ahead: usize) -> String {
+    let (asked, free) = (size(bytes), size(free));
+    let behind = if ahead == 0 { String::new() } else { format!(" and {ahead} requests wait already") };
+    format!(
+        "no room on GPU {gpu}: {asked} were asked for, {free} are free for a guarantee{behind}\n  wait longer (--wait 10m), ask \
+         for less, or leave out --memory: the program then takes what is left"
+    )
+}
+
+fn never(gpu: u32, bytes: u64, most: u64) -> String {
+    let (asked, most) = (size(bytes), size(most));
+    format!(
+        "GPU {gpu} never has room for this: {asked} were asked for\n  ask for at most {most}, or leave out --memory: the program \
+         then takes what is left"
+    )
+}
+
+/// Counts a session that is refused.
+fn refusal(server: &Server, why: SessionRefusal, detail: String) -> Refusal {
+    server.journal.tally.count(Event::SessionRefused(why));
+    Refusal { status: code(why), detail }
+}
+
+/// Whose limit is reached.
+fn full(limit: TooMany) -> SessionRefusal {
+    match limit {
+        TooMany::All(_) => SessionRefusal::ServerFull,
+        TooMany::OfPeer(_) => SessionRefusal::PeerFull,
+    }
+}
+
+/// The program's code for a session that is refused.
+fn code(why: SessionRefusal) -> u32 {
+    match why {
+        SessionRefusal::NoSuchGpu => status::INVALID_DEVICE,
+        SessionRefusal::Setting => status::INVALID_VALUE,
+        SessionRefusal::Memory => status::OUT_OF_MEMORY,
+        SessionRefusal::ServerFull | SessionRefusal::PeerFull | SessionRefusal::System | SessionRefusal::Worker => {
+            status::SYSTEM_NOT_READY
+        }
+    }
+}
+
+/// Where a session's drivers find no room any more: below all libraries and above all that floe places itself, at random.
+fn ceiling() -> Result<u64, DaemonError> {
+    /// 7 million places of 2 MiB, the granule of device memory.
+    const PLACES: std::ops::Range<u64> = 0x7000_0000_0000 >> 21..0x7e00_0000_0000 >> 21;
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| DaemonError::Random(error.to_string()))?;
+    Ok((PLACES.start + u64::from_le_bytes(random) % (PLACES.end - PLACES.start)) << 21)
+}

@@ -1,0 +1,102 @@
+//! The queue of requests that wait for room on a GPU, first come, first served.
+//! In: requests as they come and leave, what is free for a guarantee, the time. Out: whether one waits, goes or is too late.
+//! Pure: it has no clock, wakes nobody and takes no memory. A large request is not overtaken by smaller ones behind it. The
+//! limit per peer comes before the limit for all, so that one peer meets its own first.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::entrance::limits::{Share, Source};
+
+/// Requests that wait at once: each has a connection and a thread.
+const WAITING: Share = Share { all: 128, each: 16 };
+
+/// A request for a guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) gpu: u32,
+    /// The quota that it has asked for.
+    pub(crate) bytes: u64,
+    /// The peer whose share it counts for; `None`: the server's own user, who has none.
+    pub(crate) source: Option<Source>,
+    /// When it stops waiting.
+    pub(crate) until: Instant,
+}
+
+/// What becomes of a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is the first, and there is room.
+    Go,
+    /// It waits behind so many others of its GPU.
+    Wait(usize),
+    /// Its time is up.
+    Late(usize),
+}
+
+/// Why a request may not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum QueueFull {
+    /// The server's limit.
+    #[error("this server has reached its limit of waiting requests: {0}")]
+    All(usize),
+    /// The peer's share of it.
+    #[error("this client's address or user has reached its limit of waiting requests here: {0}")]
+    OfPeer(usize),
+}
+
+/// All requests that wait. Numbers are in the order of arrival.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    last: u64,
+    waiters: BTreeMap<u64, Waiter>,
+}
+
+impl Queue {
+    /// Adds a waiter behind all others. Returns its number.
+    pub(crate) fn join(&mut self, waiter: Waiter) -> Result<u64, QueueFull> {
+        let Share { all, each } = WAITING;
+        let is_its = |other: &&Waiter| waiter.source.is_some() && other.source == waiter.source;
+        if self.waiters.values().filter(is_its).count() >= each {
+            return Err(QueueFull::OfPeer(each));
+        }
+        if self.waiters.len() >= all {
+            return Err(QueueFull::All(all));
+        }
+        self.last += 1;
+        self.waiters.insert(self.last, waiter);
+        Ok(self.last)
+    }
+
+    /// Forgets a waiter, which may have left before.
+    pub(crate) fn leave(&mut self, number: u64) {
+        self.waiters.remove(&number);
+    }
+
+    /// What becomes of a waiter now, where so many bytes of its GPU are free for a guarantee. It stays until it leaves.
+    pub(crate) fn turn(&self, number: u64, free: u64, now: Instant) -> Turn {
+        // One that has left has no time either.
+        let Some(waiter) = self.waiters.get(&number) else { return Turn::Late(0) };
+        let ahead = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu).count();
+        if ahead == 0 && waiter.bytes <= free {
+            Turn::Go
+        } else if now >= waiter.until {
+            Turn::Late(ahead)
+        } else {
+            Turn::Wait(ahead)
+        }
+    }
+
+    /// The number of waiters for a GPU.
+    pub(crate) fn of_gpu(&self, gpu: u32) -> usize {
+        self.waiters.values().filter(|waiter| waiter.gpu == gpu).count()
+    }
+
+    /// The number of waiters.
+    pub(crate) fn count(&self) -> usize {
+        self.waiters.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;
