@@ -5,6 +5,7 @@
 pub(crate) mod accounting;
 pub(crate) mod door;
 pub(crate) mod figures;
+pub(crate) mod place;
 pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod seat;

@@ -17,37 +17,15 @@ use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::NoRoom;
 use crate::usage::door::Door;
+use crate::usage::place::{Applicant, Place};
 use crate::usage::queue::{Turn, Waiter};
 use crate::usage::request::{SessionRequest, process_of};
-use crate::usage::sessions::{Admission, Conditions, Sessions, Table};
+use crate::usage::sessions::{Admission, Conditions, Sessions};
 use crate::workers::driver_settings;
 use crate::workers::worker_channel::{WorkerChannel, most_connections};
 
 /// The longest wait for room that a request may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// A checked request: all of a session but its number, its door and the channel to its worker.
-#[derive(Debug)]
-pub(crate) struct Applicant {
-    session_request: SessionRequest,
-    conditions: Arc<Conditions>,
-    gpu: u32,
-    wait: Duration,
-}
-
-/// An applicant's place in the queue. Dropping it has the queue forget the applicant.
-#[derive(Debug)]
-pub(crate) struct Place {
-    table: Table,
-    number: u64,
-    applicant: Applicant,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.table.lock().queue().leave(self.number);
-    }
-}
 
 /// What an applicant finds at its place.
 pub(crate) enum Look {

@@ -15,11 +15,11 @@ use floe_wire::{
     ReadTelemetry, ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
-use super::admission::Place;
 use super::limits::{SILENCE, Source, UNPROVED};
 use super::token::{RANDOM_BYTES, Token, random};
 use crate::error::DaemonError;
 use crate::status;
+use crate::usage::place::Place;
 use crate::usage::sessions::Admission;
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.

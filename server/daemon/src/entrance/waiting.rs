@@ -11,12 +11,13 @@ use floe_transport::Link;
 use floe_wire::{Field as _, Reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::admission::{Look, Place, look};
+use super::admission::{Look, look};
 use super::conversation::{Host as _, Refusal};
 use super::gate::Connection;
 use crate::server::Server;
 use crate::status;
 use crate::usage::door::close;
+use crate::usage::place::Place;
 use crate::usage::sessions::Admission;
 use crate::workers::tending;
 
