@@ -165,7 +165,10 @@ impl Kind for Seconds {
     }
 }
 
-/// A time with its unit: seconds, minutes or hours.
+/// The longest [`Span`] in seconds. A message has 49 days of milliseconds at most.
+const LONGEST_SPAN: u64 = 30 * 24 * 60 * 60;
+
+/// A time with its unit: seconds, minutes or hours; 30 days at most.
 #[derive(Debug)]
 pub struct Span;
 
@@ -181,8 +184,10 @@ impl Kind for Span {
             _ => (trimmed, 1),
         };
         let seconds = number.parse().ok().and_then(|number: u64| number.checked_mul(unit));
-        let wrong = || Wrong::new("not a time", text, "write 90 or 90s for seconds, 10m for minutes, 2h for hours");
-        seconds.filter(|_| number.bytes().all(|byte| byte.is_ascii_digit())).map(Duration::from_secs).ok_or_else(wrong)
+        let wrong = "write 90 or 90s for seconds, 10m for minutes, 2h for hours, 720h at most";
+        let seconds =
+            seconds.filter(|seconds| *seconds <= LONGEST_SPAN && number.bytes().all(|byte| byte.is_ascii_digit()));
+        seconds.map(Duration::from_secs).ok_or_else(|| Wrong::new("not a time", text, wrong))
     }
 }
 
@@ -383,8 +388,9 @@ mod tests {
     #[test]
     fn a_span_has_a_unit_or_is_one_of_seconds() {
         let read = |text| Span::read(text).ok().map(|time| time.as_secs());
-        assert_eq!(["0", "90", " 90s", "10m", "2h"].map(read), [0, 90, 90, 600, 7200].map(Some));
+        assert_eq!(["0", "90", " 90s", "10m", "720h"].map(read), [0, 90, 90, 600, 2_592_000].map(Some));
         assert_eq!(["", "m", "-1s", "+1", "1.5h", "10 m", "1d", "99999999999999999999h", "ä"].map(read), [None; 9]);
+        assert_eq!(["721h", "2592001", "18446744073709551615"].map(read), [None; 3], "no clock has such a time");
     }
 
     #[test]

@@ -126,12 +126,13 @@ impl Server {
         if is_had { offered } else { Transport::Socket }
     }
 
-    /// The quota of a session: the one asked for, within the operator's limit and the GPU's memory.
+    /// The quota of a session: the one asked for, within the operator's limit. The operator's alone is no more than the GPU
+    /// has; whether there is room for the other is for the account to say.
     pub(crate) fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
         [asked, self.memory_per_session]
             .into_iter()
             .filter(|bytes| *bytes != 0)
             .min()
-            .map_or(0, |bytes| bytes.min(gpu.memory))
+            .map_or(0, |bytes| if asked == 0 { bytes.min(gpu.memory) } else { bytes })
     }
 }

@@ -24,9 +24,6 @@ use crate::usage::sessions::{Admission, Conditions, Sessions};
 use crate::workers::driver_settings;
 use crate::workers::worker_channel::{WorkerChannel, most_connections};
 
-/// The longest wait for room that a request may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// What an applicant finds at its place.
 pub(crate) enum Look {
     /// Its turn has come.
@@ -77,7 +74,7 @@ pub(crate) fn check(
         source: source.unwrap_or_else(|| Source::of(peer)),
     });
     let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
-    let wait = Duration::from_millis(request.wait_ms.into()).min(LONGEST_WAIT);
+    let wait = Duration::from_millis(request.wait_ms.into());
     Ok(Applicant { session_request, conditions, gpu: request.gpu, wait })
 }
 
