@@ -683,6 +683,7 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
         window: DevicePtr(WINDOW_BASE + u64::from(ordinal) * WINDOW_BYTES),
         window_bytes: WINDOW_BYTES,
         memory,
+        guaranteed: memory != 0,
         key: &bulk::KEY,
         bulk_connections: options.bulk,
         grace_ms: options.grace.map_or(0, |grace| grace.as_millis() as u64),
