@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use floe_abi::{Context, CudaError, CudaResult, Device, MemPool};
 use floe_image::Takes;
@@ -22,9 +23,9 @@ use crate::objects::library::LibraryState;
 use crate::objects::pool::PoolState;
 use crate::objects::synchronous::Synchronous;
 use crate::objects::{Objects, thread};
-use crate::settings::{ProcessSource, Report, Settings, Source};
+use crate::settings::{ProcessSource, Report, Settings, Source, WantedDevice};
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::{Attached, Greeting, attach};
+use crate::vgpu::connection::{Attached, ConnectError, Greeting, attach};
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::statistics::{Snapshot, Statistics};
 use crate::vgpu::table::{Table, lock};
@@ -289,13 +290,18 @@ fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Ve
         None => settings.devices.iter().collect(),
     };
     let greeting = &greeting(settings);
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let start = |(device, ordinal)| scope.spawn(move || attach(device, ordinal, greeting));
-        let threads: Vec<_> = devices.into_iter().zip(0u32..).map(start).collect();
-        threads.into_iter().map(|thread| thread.join().expect("attaching does not panic")).collect()
+    let numbered = (0u32..).zip(devices);
+    let (guaranteed, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, device)| device.memory != 0);
+    let mut results: Vec<_> = std::thread::scope(|scope| {
+        let start = |(ordinal, device)| (ordinal, scope.spawn(move || attach(device, ordinal, greeting)));
+        let threads: Vec<_> = others.into_iter().map(start).collect();
+        let results = attach_in_turn(guaranteed, greeting);
+        let joined = threads.into_iter().map(|(ordinal, it)| (ordinal, it.join().expect("attaching does not panic")));
+        joined.chain(results).collect()
     });
+    results.sort_by_key(|(ordinal, _)| *ordinal);
     let (mut attached, mut refused) = (Vec::new(), None);
-    for result in results {
+    for (_, result) in results {
         match result {
             Ok(one) => attached.push(one),
             Err(error) => refused = refused.or(Some(error)),
@@ -305,6 +311,23 @@ fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Ve
     log!(Error, "{error}");
     attached.into_iter().for_each(Attached::leave);
     Err(error.code())
+}
+
+/// Attaches the vGPUs of these ordinals that have a quota, up to the first that is refused. All programs take guarantees
+/// one after the other and in the same order of a server's GPUs, so that no two wait for each other's.
+fn attach_in_turn(
+    mut wanted: Vec<(u32, &WantedDevice)>,
+    greeting: &Greeting,
+) -> Vec<(u32, Result<Attached, ConnectError>)> {
+    wanted.sort_by_key(|(_, device)| (&device.place.server, device.place.gpu));
+    let mut results = Vec::new();
+    for (ordinal, device) in wanted {
+        results.push((ordinal, attach(device, ordinal, greeting)));
+        if matches!(results.last(), Some((_, Err(_)))) {
+            break;
+        }
+    }
+    results
 }
 
 fn report(report: &Report, snapshot: &Snapshot) {
@@ -334,6 +357,6 @@ fn greeting(settings: &Settings) -> Greeting {
         driver: settings.driver.clone(),
         bulk_connections: settings.bulk_connections,
         copy_threads: settings.copy_threads,
-        wait: settings.wait,
+        room_by: Instant::now() + settings.wait,
     }
 }

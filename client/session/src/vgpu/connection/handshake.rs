@@ -45,8 +45,8 @@ pub(crate) struct Greeting {
     pub(crate) bulk_connections: u32,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub(crate) copy_threads: Option<usize>,
-    /// The longest wait for room for a quota.
-    pub(crate) wait: Duration,
+    /// Until when the program waits for room for its quotas.
+    pub(crate) room_by: Instant,
 }
 
 /// An attached link.
@@ -70,8 +70,7 @@ pub(crate) struct Attached {
 
 /// Connects and attaches vGPU `ordinal`.
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
-    let until = Instant::now() + greeting.wait;
-    unless_cut(|| attach_once(wanted, ordinal, greeting, until.saturating_duration_since(Instant::now())))
+    unless_cut(|| attach_once(wanted, ordinal, greeting))
 }
 
 /// Does something on a connection of its own, and again on another where that is cut.
@@ -86,17 +85,12 @@ pub(super) fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>
     attempt()
 }
 
-fn attach_once(
-    wanted: &WantedDevice,
-    ordinal: u32,
-    greeting: &Greeting,
-    wait: Duration,
-) -> Result<Attached, ConnectError> {
+fn attach_once(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
     let server = &wanted.place.server;
     let address: Address = server.parse()?;
     let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
     let offer = Offer::of(&address, server)?;
-    dialogue.attach((wanted, wait), ordinal, greeting, offer)
+    dialogue.attach(wanted, ordinal, greeting, offer)
 }
 
 /// A connection on which nothing has been said, sealed where the address asks for it.
@@ -182,12 +176,13 @@ impl<'a> Dialogue<'a> {
 
     fn attach(
         mut self,
-        (wanted, wait): (&WantedDevice, Duration),
+        wanted: &WantedDevice,
         ordinal: u32,
         greeting: &Greeting,
         offer: Offer,
     ) -> Result<Attached, ConnectError> {
         let settings = greeting.driver.iter().map(|(name, value)| Setting { name, value }).collect();
+        let wait = greeting.room_by.saturating_duration_since(Instant::now());
         let message = Attach {
             gpu: wanted.place.gpu,
             ordinal,
