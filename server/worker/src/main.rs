@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_device::{Device, Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
-use floe_worker::contract::{Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
+use floe_worker::contract::{Asks, Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
@@ -125,8 +125,11 @@ fn session(task: &str) -> Result<()> {
     let taker = taker.noticing(noticed).moving(ordered);
     let moves = MoveEnds { session: task.session, orders, reports: Box::new(reports.clone()) };
     let asking = reports.clone();
-    let (taker, grants) =
-        if task.asks_for_memory { Asking::begin(taker, move |report| asking.say(report)) } else { (taker, None) };
+    let (taker, grants) = if task.asks == Asks::Never {
+        (taker, None)
+    } else {
+        Asking::begin(taker, task.asks, move |report| asking.say(report))
+    };
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     let output = Output::capture().context("files in memory for what kernels print")?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use floe_device::Probe;
 use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, Link, MAIN_CHANNEL, Rings, Transport};
 use floe_wire::*;
-use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
+use floe_worker::contract::{Asks, Demand, Protection, Report, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Giver, Role, pair};
 use libc::c_long;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -85,7 +85,7 @@ fn task() -> Task {
         ordinal: 0,
         memory: 0,
         granularity: offer.gpus[0].granularity,
-        asks_for_memory: false,
+        asks: Asks::Never,
         host_memory: 4 << 30,
         shared_memory: 1 << 30,
         mirrored_memory: 1 << 20,

@@ -109,8 +109,9 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
     let Place { number, applicant, .. } = place;
     let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
     let mut sessions = server.sessions();
-    let free = sessions.accounting().free_for_guarantee(gpu);
-    match sessions.queue().turn(*number, free, Instant::now()) {
+    let accounting = sessions.accounting();
+    let (free, most) = (accounting.free_for_guarantee(gpu), accounting.most_for_guarantee(gpu));
+    match sessions.queue().turn(*number, (free, most), Instant::now()) {
         Turn::Go => {
             let admission = seat(server, &mut sessions, applicant)?;
             // In the same step, so that the next one's turn comes at once.
@@ -121,6 +122,7 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
             let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
             Ok(Look::Waits(Waiting { ahead, memory: bytes, guarantee: free }))
         }
+        Turn::Never => Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most))),
         Turn::Late(ahead) => Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead))),
     }
 }
@@ -134,9 +136,13 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
     let key = door.key();
     let session_request = session_request.clone();
     let ends = (door, Arc::clone(&channel));
-    let seat = sessions
-        .add(session_request, *gpu, Arc::clone(conditions), ends, Instant::now())
-        .map_err(|NoRoom { free }| refusal(server, SessionRefusal::Memory, no_room(*gpu, conditions.quota, free, 0)))?;
+    let seat = sessions.add(session_request, *gpu, Arc::clone(conditions), ends, Instant::now()).map_err(
+        |NoRoom { free }| {
+            let detail =
+                if conditions.is_guaranteed { no_room(*gpu, conditions.quota, free, 0) } else { nothing_left(*gpu) };
+            refusal(server, SessionRefusal::Memory, detail)
+        },
+    )?;
     Ok(Admission {
         session: seat.number(),
         row: server.sessions.row(seat),
@@ -146,7 +152,7 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
         granularity: server.gpu(*gpu).map_or(1, |gpu| gpu.granularity),
         window: WINDOW_BASE + u64::from(conditions.ordinal) * WINDOW_BYTES,
         window_bytes: WINDOW_BYTES,
-        asks_for_memory: sessions.accounting().is_shared_out(*gpu),
+        asks: sessions.accounting().asks(*gpu, conditions.is_guaranteed),
         key,
         conditions: Arc::clone(conditions),
     })
@@ -176,6 +182,12 @@ fn no_room(gpu: u32, bytes: u64, free: u64, ahead: usize) -> String {
     format!(
         "no room on GPU {gpu}: {asked} were asked for, {free} are free for a guarantee{behind}\n  wait longer (--wait 10m), ask \
          for less, or leave out --memory: the program then takes what is left"
+    )
+}
+
+fn nothing_left(gpu: u32) -> String {
+    format!(
+        "no room on GPU {gpu}: all that is left is promised to others\n  ask for a guarantee and wait for it: --memory 1G --wait 10m"
     )
 }
 

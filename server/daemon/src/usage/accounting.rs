@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use floe_worker::contract::Asks;
+
 /// Uncounted memory that a driver may take for a session. An H100's took 140 MiB for kernels' printf buffer and heap,
 /// and pieces of 2 MiB (docs/facts/device-memory.md).
 pub(crate) const TOLERANCE: u64 = 256 << 20;
@@ -16,17 +18,23 @@ const MOST_OVERHEAD: u64 = 2 << 30;
 const LEAST_OVERHEAD: u64 = 512 << 20;
 /// How many contexts' figures are kept per GPU: the latest.
 const FIGURES: usize = 15;
+/// A best-effort session is granted memory in steps of so many bytes where a driver divides it, so that a program with
+/// many small blocks seldom asks. Less than what a worker may keep without saying so.
+const STEP: u64 = 32 << 20;
 
 /// In place of a GPU: the host memory in which suspended sessions wait.
 pub(crate) const HOST_MEMORY: u32 = u32::MAX;
 
 /// A GPU.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Gpu {
     /// Free bytes before the first session.
     free: u64,
     /// Whether the daemon divides its memory among sessions, since no driver does.
     is_shared_out: bool,
+    /// Whether sessions have contexts there: not on a device that is shared out, nor in host memory.
+    has_contexts: bool,
     /// Measured sizes of contexts, one per session.
     overheads: VecDeque<u64>,
 }
@@ -39,10 +47,9 @@ impl Gpu {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Bytes beside its quota that a session with a guarantee may come to have: contexts and tolerance, as the second look
-    /// allows them. A device that is shared out has neither.
+    /// Bytes beside its blocks that a session may come to have: contexts and tolerance, as the second look allows them.
     fn beside(&self, account: &Account) -> u64 {
-        if self.is_shared_out {
+        if !self.has_contexts {
             return 0;
         }
         let overhead = account.overhead.max(self.overhead()).unwrap_or_default().max(LEAST_OVERHEAD);
@@ -52,6 +59,7 @@ impl Gpu {
 
 /// A session's account.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Account {
     gpu: u32,
     /// Its quota in bytes; 0: all of the GPU.
@@ -60,7 +68,7 @@ struct Account {
     is_guaranteed: bool,
     /// Bytes that its worker reports.
     used: u64,
-    /// Bytes that it was granted, if the daemon divides the memory.
+    /// Bytes that it was granted, if it asks.
     granted: u64,
     /// Measured bytes of its process, including its context.
     has: u64,
@@ -89,7 +97,23 @@ impl Account {
 
     /// Bytes that no other session may be promised: its quota if that is a guarantee, else its blocks.
     fn promised(&self) -> u64 {
-        if self.is_guaranteed { self.blocks().max(self.quota) } else { self.blocks() }
+        self.blocks().max(self.guarantee())
+    }
+
+    /// The bytes that are kept for it; 0: it takes what is left.
+    fn guarantee(&self) -> u64 {
+        if self.is_guaranteed { self.quota } else { 0 }
+    }
+
+    /// The most bytes of its blocks; `None`: all of the GPU. Where promises are short, a best-effort session may have what
+    /// it was granted.
+    fn may(&self, is_short: bool) -> Option<u64> {
+        let quota = Some(self.quota).filter(|quota| *quota != 0);
+        if is_short && !self.is_guaranteed {
+            Some(quota.map_or(self.granted, |quota| quota.min(self.granted)))
+        } else {
+            quota
+        }
     }
 }
 
@@ -118,6 +142,7 @@ pub(crate) struct Share {
 
 /// All GPUs and sessions of a daemon.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Accounting {
     gpus: BTreeMap<u32, Gpu>,
     accounts: BTreeMap<u64, Account>,
@@ -126,12 +151,18 @@ pub(crate) struct Accounting {
 impl Accounting {
     /// Adds an offered GPU with `free` bytes.
     pub(crate) fn offer(&mut self, gpu: u32, free: u64, is_shared_out: bool) {
-        self.gpus.insert(gpu, Gpu { free, is_shared_out, overheads: VecDeque::new() });
+        let has_contexts = !is_shared_out && gpu != HOST_MEMORY;
+        self.gpus.insert(gpu, Gpu { free, is_shared_out, has_contexts, overheads: VecDeque::new() });
     }
 
-    /// Adds a session; `quota` 0: all of the GPU.
-    pub(crate) fn begin(&mut self, session: u64, gpu: u32, quota: u64) {
+    /// Adds a session that takes what is left, if there is room for its context beside what others were promised; `quota` 0:
+    /// all of the GPU.
+    pub(crate) fn best_effort(&mut self, session: u64, gpu: u32, quota: u64) -> Result<(), NoRoom> {
+        if !self.has_room(gpu, 0, false) {
+            return Err(NoRoom { free: 0 });
+        }
         self.accounts.insert(session, Account { gpu, quota, ..Account::default() });
+        Ok(())
     }
 
     /// Adds a session whose quota is a guarantee, if there is room for it.
@@ -165,13 +196,12 @@ impl Accounting {
         let is_guaranteed = self.accounts.get(&session).is_some_and(|account| account.is_guaranteed);
         // In host memory there is no quota, and what is kept there is what it holds.
         let takes = if is_guaranteed { bytes.max(quota) } else { bytes };
-        let free = if is_guaranteed && quota != 0 { self.free_for_guarantee(gpu) } else { self.unpromised(gpu) };
-        if twin.is_none() && (takes > free || (quota != 0 && bytes > quota)) {
-            return Err(NoRoom { free });
+        if twin.is_none() && (!self.has_room(gpu, takes, is_guaranteed) || (quota != 0 && bytes > quota)) {
+            return Err(NoRoom { free: self.free_for(gpu, is_guaranteed) });
         }
         let reserved = if twin.is_none() { bytes } else { 0 };
-        // Where the daemon shares the memory out, what is kept is granted already.
-        let granted = if self.is_shared_out(gpu) { reserved } else { 0 };
+        // Of a session that asks, what is kept is granted already.
+        let granted = if self.asks(gpu, is_guaranteed) == Asks::Never { 0 } else { reserved };
         self.accounts
             .insert(number, Account { gpu, quota, is_guaranteed, reserved, granted, twin, ..Account::default() });
         Ok(())
@@ -205,24 +235,36 @@ impl Accounting {
     /// A session asks for `total` bytes in all. It gets them if they are free and its quota allows it.
     pub(crate) fn want(&mut self, session: u64, total: u64) -> Share {
         let Some(account) = self.accounts.get(&session) else { return Share { total: 0, left: 0 } };
-        let (gpu, quota, before) = (account.gpu, account.quota, account.granted);
-        let capacity = self.gpus.get(&gpu).map_or(0, |gpu| gpu.free);
-        let twin = account.twin;
-        let others =
-            self.of_gpu(gpu).filter(|(id, its)| **id != session && Some(**id) != twin && its.twin != Some(session));
-        // What is granted of a guarantee is granted in advance.
-        let its = |account: &Account| {
-            if account.is_guaranteed { account.granted.max(account.quota) } else { account.granted }
-        };
-        let others =
-            others.fold(0_u64, |sum, (_, account)| sum.saturating_add(self.beyond_twin(account, its(account))));
-        let most = capacity.saturating_sub(others);
-        let allowed = total <= most && (quota == 0 || total <= quota);
-        let granted = if allowed { total } else { before };
+        let (quota, before) = (account.quota, account.granted);
+        let its = self.gpus.get(&account.gpu);
+        let (capacity, is_shared_out) = its.map_or((0, true), |its| (its.free, its.is_shared_out));
+        let most = self.most(session, account);
+        let fits = |bytes: &u64| *bytes <= most && (quota == 0 || *bytes <= quota);
+        let in_steps = Some(total).filter(|_| !is_shared_out).and_then(|total| total.checked_next_multiple_of(STEP));
+        let granted = in_steps.filter(fits).or(Some(total).filter(fits)).unwrap_or(before);
         if let Some(account) = self.accounts.get_mut(&session) {
-            account.granted = granted;
+            // A driver that divides its memory refuses what it does not have.
+            account.granted = granted.min(capacity);
         }
         Share { total: granted, left: most.saturating_sub(granted) }
+    }
+
+    /// The most bytes that an account of this session may be granted beside all others.
+    fn most(&self, session: u64, account: &Account) -> u64 {
+        let Some(its) = self.gpus.get(&account.gpu) else { return 0 };
+        if !its.is_shared_out && !self.has_guarantees(account.gpu) {
+            return u64::MAX;
+        }
+        let is_twin =
+            |id: u64, other: &Account| id == session || Some(id) == account.twin || other.twin == Some(session);
+        let others = self.of_gpu(account.gpu).filter(|(id, other)| !is_twin(**id, other));
+        let taken = others.fold(its.beside(account), |sum, (_, other)| {
+            // What is granted of a guarantee is granted in advance.
+            let blocks = if its.is_shared_out { other.granted.max(other.guarantee()) } else { other.promised() };
+            let beyond = self.beyond_twin(other, blocks).saturating_add(its.beside(other));
+            sum.saturating_add(beyond.max(if other.twin.is_none() { other.has } else { 0 }))
+        });
+        its.free.saturating_sub(taken)
     }
 
     /// A session returns its grant above these bytes.
@@ -261,22 +303,28 @@ impl Accounting {
 
     /// A look found these bytes of a session's process on the GPU. Returns the excess if the session must end.
     pub(crate) fn seen(&mut self, session: u64, has: u64) -> Option<Excess> {
+        self.accounts.get_mut(&session)?.has = has;
+        let gpu = self.accounts.get(&session)?.gpu;
+        let (overhead, is_short) = (self.gpus.get(&gpu)?.overhead(), self.is_short(gpu));
         let account = self.accounts.get_mut(&session)?;
-        account.has = has;
         // An honest session's own figure is right. For a dishonest one the others' median is.
-        let overhead = account.overhead.max(self.gpus.get(&account.gpu)?.overhead())?.max(LEAST_OVERHEAD);
-        let may = account.quota.saturating_add(account.contexts(overhead)).saturating_add(TOLERANCE);
-        if account.quota == 0 || has <= may {
+        let beside = account.contexts(account.overhead.max(overhead)?.max(LEAST_OVERHEAD)).saturating_add(TOLERANCE);
+        let Some(may) = account.may(is_short).map(|blocks| blocks.saturating_add(beside)).filter(|may| has > *may)
+        else {
             account.over = 0;
             return None;
-        }
+        };
         account.over += 1;
         (account.over >= LOOKS).then_some(Excess { has, may })
     }
 
-    /// Whether the daemon divides this GPU's memory.
-    pub(crate) fn is_shared_out(&self, gpu: u32) -> bool {
-        self.gpus.get(&gpu).is_some_and(|gpu| gpu.is_shared_out)
+    /// Whether a session on this GPU asks before it takes memory.
+    pub(crate) fn asks(&self, gpu: u32, is_guaranteed: bool) -> Asks {
+        match self.gpus.get(&gpu) {
+            Some(its) if its.is_shared_out => Asks::OfDividedDevice,
+            Some(its) if its.has_contexts && !is_guaranteed => Asks::BestEffort,
+            _ => Asks::Never,
+        }
     }
 
     /// Bytes of a GPU that neither sessions nor their contexts have.
@@ -284,11 +332,35 @@ impl Accounting {
         self.left(gpu, Account::blocks, |_, account, overhead| account.contexts(overhead))
     }
 
-    /// Bytes of a GPU that no session has or was promised.
+    /// Bytes of a GPU that no session has or was promised, nor may come to have beside that.
     fn unpromised(&self, gpu: u32) -> u64 {
-        self.left(gpu, Account::promised, |its, account, overhead| {
-            if account.is_guaranteed { its.beside(account) } else { account.contexts(overhead) }
-        })
+        self.left(gpu, Account::promised, |its, account, _| its.beside(account))
+    }
+
+    /// Whether a GPU has room for a session with these bytes, and for what it takes beside them. Where nobody was promised
+    /// anything, nothing is held back.
+    fn has_room(&self, gpu: u32, bytes: u64, is_guaranteed: bool) -> bool {
+        if !is_guaranteed && !self.has_guarantees(gpu) {
+            return bytes <= self.free(gpu);
+        }
+        let beside = self.gpus.get(&gpu).map_or(0, |its| its.beside(&Account::default()));
+        bytes.checked_add(beside).is_some_and(|all| all <= self.unpromised(gpu))
+    }
+
+    /// Bytes of a GPU that are free for a session that comes with or without a guarantee.
+    pub(crate) fn free_for(&self, gpu: u32, is_guaranteed: bool) -> u64 {
+        if is_guaranteed || self.has_guarantees(gpu) { self.free_for_guarantee(gpu) } else { self.free(gpu) }
+    }
+
+    /// Whether a session of this GPU has a guarantee.
+    fn has_guarantees(&self, gpu: u32) -> bool {
+        self.of_gpu(gpu).any(|(_, account)| account.guarantee() != 0)
+    }
+
+    /// Whether sessions have so much of a GPU that what others were promised is not there.
+    fn is_short(&self, gpu: u32) -> bool {
+        let held = self.held(gpu, Account::promised, |its, account, _| its.beside(account));
+        self.has_guarantees(gpu) && self.gpus.get(&gpu).is_some_and(|its| held > its.free)
     }
 
     /// The largest quota that a session could be guaranteed on a GPU now.
@@ -304,17 +376,21 @@ impl Accounting {
 
     /// Bytes of a GPU that are left of what each account counts for, and has beside that if a context takes so many bytes.
     fn left(&self, gpu: u32, bytes: fn(&Account) -> u64, beside: fn(&Gpu, &Account, u64) -> u64) -> u64 {
+        self.gpus.get(&gpu).map_or(0, |its| its.free.saturating_sub(self.held(gpu, bytes, beside)))
+    }
+
+    /// Bytes of a GPU that each account counts for, and has beside that.
+    fn held(&self, gpu: u32, bytes: fn(&Account) -> u64, beside: fn(&Gpu, &Account, u64) -> u64) -> u64 {
         let Some(its) = self.gpus.get(&gpu) else { return 0 };
         let overhead = its.overhead().unwrap_or(0);
-        let held = self.of_gpu(gpu).fold(0_u64, |sum, (_, account)| {
+        self.of_gpu(gpu).fold(0_u64, |sum, (_, account)| {
             let beside = beside(its, account, overhead);
             let held = match account.twin.and_then(|twin| self.accounts.get(&twin)) {
                 Some(twin) => bytes(account).saturating_sub(bytes(twin)).saturating_add(beside),
                 None => bytes(account).saturating_add(beside).max(account.has),
             };
             sum.saturating_add(held)
-        });
-        its.free.saturating_sub(held)
+        })
     }
 
     /// Of these bytes of an account those that its twin does not hold as well.

@@ -32,6 +32,8 @@ pub(crate) enum Turn {
     Wait(usize),
     /// Its time is up.
     Late(usize),
+    /// It would wait in vain: contexts were measured meanwhile, and beside one its GPU has less for a guarantee.
+    Never,
 }
 
 /// Why a request may not wait.
@@ -73,13 +75,16 @@ impl Queue {
         self.waiters.remove(&number);
     }
 
-    /// What becomes of a waiter now, where so many bytes of its GPU are free for a guarantee. It stays until it leaves.
-    pub(crate) fn turn(&self, number: u64, free: u64, now: Instant) -> Turn {
+    /// What becomes of a waiter now, where so many bytes of its GPU are free for a guarantee, of so many at most. It stays
+    /// until it leaves.
+    pub(crate) fn turn(&self, number: u64, (free, most): (u64, u64), now: Instant) -> Turn {
         // One that has left has no time either.
         let Some(waiter) = self.waiters.get(&number) else { return Turn::Late(0) };
         let ahead = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu).count();
         if ahead == 0 && waiter.bytes <= free {
             Turn::Go
+        } else if waiter.bytes > most {
+            Turn::Never
         } else if now >= waiter.until {
             Turn::Late(ahead)
         } else {

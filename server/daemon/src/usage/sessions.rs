@@ -11,6 +11,7 @@ use floe_metrics::SessionFigures;
 use floe_migrate::Phase;
 use floe_transport::Transport;
 use floe_wire::SessionRow;
+use floe_worker::contract::Asks;
 
 use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
 use super::door::{Door, Key};
@@ -117,7 +118,7 @@ pub(crate) struct Admission {
     /// Bytes of the window.
     pub(crate) window_bytes: u64,
     /// Whether its worker must ask before it takes device memory.
-    pub(crate) asks_for_memory: bool,
+    pub(crate) asks: Asks,
     /// The key by which further connections join.
     pub(crate) key: Key,
     pub(crate) conditions: Arc<Conditions>,
@@ -269,7 +270,7 @@ impl Sessions {
     }
 
     /// Adds a session whose connections arrive at `door`, for its worker at the end of `channel`. Returns its worker's seat,
-    /// which has its number. Only a guarantee may have no room.
+    /// which has its number.
     pub(crate) fn add(
         &mut self,
         session_request: SessionRequest,
@@ -284,7 +285,7 @@ impl Sessions {
         if conditions.is_guaranteed {
             self.accounting.guarantee(number, gpu, conditions.quota)?;
         } else {
-            self.accounting.begin(number, gpu, conditions.quota);
+            self.accounting.best_effort(number, gpu, conditions.quota)?;
         }
         let worker = Worker::new(seat.clone(), gpu, channel);
         let session = Session { session_request, conditions, since: now, door, worker, moves: None, gpu, transport };

@@ -11,7 +11,7 @@ use floe_transport::Link;
 use floe_wire::Ended;
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
-use floe_worker::contract::{Arrival, Dial, MoveReport, Report};
+use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, Report};
 use floe_worker::descriptor_passing::Role;
 use floe_worker::move_notices::MoveOrder;
 use rustix::process::Signal;
@@ -40,7 +40,7 @@ pub(crate) struct Post {
     pub(crate) worker_end: OwnedFd,
     pub(crate) gpu: i32,
     pub(crate) granularity: u64,
-    pub(crate) asks_for_memory: bool,
+    pub(crate) asks: Asks,
     pub(crate) conditions: Arc<Conditions>,
 }
 
@@ -69,9 +69,9 @@ impl Drop for Running {
 
 /// Gives a connection to a new session's worker and follows the worker to its end.
 pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, admission: Admission) {
-    let Admission { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions, .. } = admission;
+    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, .. } = admission;
     let source = conditions.source;
-    let post = Post { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions };
+    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions };
     let (worker, running) = match start(server, post, None) {
         Ok(started) => started,
         Err(error) => {
@@ -123,7 +123,7 @@ fn say(server: &Server, source: Source, session: u64, words: std::fmt::Arguments
 }
 
 fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worker, Running), DaemonError> {
-    let Post { session, row, channel, worker_end, gpu, granularity, asks_for_memory, conditions } = post;
+    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions } = post;
     let place = WorkerSettings {
         worker: &server.worker,
         library: &server.device_library,
@@ -136,7 +136,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         sandbox: server.sandbox,
         fixed_addresses: server.fixed_addresses,
     };
-    let posting = Posting { session, gpu, granularity, asks_for_memory, conditions: &conditions, arrives };
+    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, arrives };
     let seat = row.seat().clone();
     let worker = match worker_process::start(&place, &posting, worker_end) {
         Ok(worker) => worker,

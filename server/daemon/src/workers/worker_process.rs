@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use floe_settings::{CPU_DEVICE, Setting};
 use floe_worker::STANDS_VARIABLE;
-use floe_worker::contract::{Arrival, Demand, TASK_VARIABLE, Task};
+use floe_worker::contract::{Arrival, Asks, Demand, TASK_VARIABLE, Task};
 
 use super::supervision::Worker;
 use crate::error::DaemonError;
@@ -68,7 +68,7 @@ pub(crate) struct Posting<'a> {
     /// Granularity of its physical memory in bytes.
     pub(crate) granularity: u64,
     /// Whether the worker must ask before it takes device memory.
-    pub(crate) asks_for_memory: bool,
+    pub(crate) asks: Asks,
     pub(crate) conditions: &'a Conditions,
     /// The move by which the session comes to it.
     pub(crate) arrives: Option<Arrival>,
@@ -92,7 +92,7 @@ pub(crate) fn start(
         ordinal: conditions.ordinal,
         memory: conditions.quota,
         granularity: posting.granularity,
-        asks_for_memory: posting.asks_for_memory,
+        asks: posting.asks,
         // What is kept is limited by itself.
         host_memory: match posting.arrives.and_then(|arrival| arrival.keeps) {
             Some(kept) => kept.saturating_add(KEEPER),

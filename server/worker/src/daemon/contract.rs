@@ -33,9 +33,9 @@ pub struct Task {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
-    /// Whether the device's memory is shared out by the daemon, which is asked for it then.
+    /// Whether it asks the daemon for device memory.
     #[serde(default)]
-    pub asks_for_memory: bool,
+    pub asks: Asks,
     /// Bytes of host memory the worker may have, without what is shared; 0: all there is.
     #[serde(default)]
     pub host_memory: u64,
@@ -68,6 +68,19 @@ pub struct Task {
     /// connection.
     #[serde(default)]
     pub arrives: Option<Arrival>,
+}
+
+/// Whether a session asks the daemon before it takes device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asks {
+    /// It does not: its quota is kept for it, or it has no device.
+    #[default]
+    Never,
+    /// It does, since no driver divides the device's memory among processes: the daemon does.
+    OfDividedDevice,
+    /// It does, since it may have only what others were not promised.
+    BestEffort,
 }
 
 /// A transport, by its name.

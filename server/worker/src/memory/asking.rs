@@ -1,11 +1,11 @@
-//! The way to ask the daemon for memory of the device, where it shares that out.
+//! The way to ask the daemon for memory of the device, where it shares that out, or keeps some for others.
 //! In: bytes that the session wants. Out: what it was granted. It asks no more often than the daemon hears.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::ledger::{Granted, Grants};
-use crate::daemon::contract::Report;
+use crate::daemon::contract::{Asks, Report};
 use crate::daemon::descriptor_passing::Taker;
 
 /// The shortest time between two requests for memory. Each comes with a report of what is held.
@@ -19,15 +19,18 @@ pub struct Asking {
     answers: Receiver<Granted>,
     /// The granted bytes.
     granted: u64,
+    /// Why it asks.
+    asks: Asks,
     /// Until when it does not ask again.
     pause: Instant,
 }
 
 impl Asking {
     /// Has the taker pass on answers to who asks by `say`.
-    pub fn begin(taker: Taker, say: impl Fn(&Report) + Send + 'static) -> (Taker, Option<Box<dyn Grants>>) {
+    pub fn begin(taker: Taker, asks: Asks, say: impl Fn(&Report) + Send + 'static) -> (Taker, Option<Box<dyn Grants>>) {
         let (told, answers) = sync_channel(16);
-        let asking: Box<dyn Grants> = Box::new(Self { say: Box::new(say), answers, granted: 0, pause: Instant::now() });
+        let asking: Box<dyn Grants> =
+            Box::new(Self { say: Box::new(say), answers, granted: 0, asks, pause: Instant::now() });
         (taker.telling(told), Some(asking))
     }
 }
@@ -49,5 +52,9 @@ impl Grants for Asking {
     fn hold(&mut self, total: u64) {
         self.granted = total;
         (self.say)(&Report::Keeps(total));
+    }
+
+    fn is_of_divided_device(&self) -> bool {
+        self.asks == Asks::OfDividedDevice
     }
 }

@@ -10,12 +10,16 @@ use floe_device::{Costs, Limits};
 
 use crate::issue::fault::Fault;
 
-/// More memory for the session than it was granted, where its device's memory is shared out by the daemon.
+/// More memory for the session than it was granted, where the daemon divides the device's memory or keeps some for others.
 pub trait Grants: Send {
     /// Asks for `total` bytes in all. Returns what the session may have in all, and what nobody has.
     fn ask(&mut self, total: u64) -> Granted;
     /// Says that no more than `total` bytes are held.
     fn hold(&mut self, total: u64);
+    /// Whether the daemon divides the device's memory, since no driver does.
+    fn is_of_divided_device(&self) -> bool {
+        true
+    }
 }
 
 /// An answer of the daemon's.
@@ -98,7 +102,7 @@ impl Ledger {
 
     /// Whether the daemon shares the device's memory out.
     pub(crate) fn is_shared_out(&self) -> bool {
-        self.grants.is_some()
+        self.grants.as_ref().is_some_and(|grants| grants.is_of_divided_device())
     }
 
     /// Takes bytes.

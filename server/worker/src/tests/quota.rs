@@ -38,8 +38,8 @@ fn ptx(declarations: &str) -> String {
     format!(".version 8.0\n.target sm_90\n{declarations}\n// kernel k 8")
 }
 
-/// A daemon that has this much to give.
-struct Daemon(u64);
+/// A daemon that has this much to give, and whether no driver divides the device.
+struct Daemon(u64, bool);
 
 impl Grants for Daemon {
     fn ask(&mut self, total: u64) -> Granted {
@@ -47,10 +47,18 @@ impl Grants for Daemon {
     }
 
     fn hold(&mut self, _total: u64) {}
+
+    fn is_of_divided_device(&self) -> bool {
+        self.1
+    }
 }
 
 fn with_grants(bytes: u64) -> Client {
-    let grants = Box::new(Daemon(bytes));
+    granted(Daemon(bytes, true))
+}
+
+fn granted(daemon: Daemon) -> Client {
+    let grants = Box::new(daemon);
     Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), |plan| plan.grants = Some(grants))
 }
 
@@ -141,6 +149,18 @@ fn a_module_whose_demand_is_unknown_is_refused_where_memory_is_limited() {
     assert_eq!(load_text(&mut shared, 9, &ptx(".global .b8 x[N];\n// damaged")), 218, "the device says what is wrong");
     assert_eq!(load_text(&mut shared, 10, &ptx(".visible.global.b8 x[209715200];")), OUT_OF_MEMORY);
     assert_eq!(load_text(&mut shared, 11, &ptx(".visible.global.b8 x[4];")), 0);
+}
+
+#[test]
+fn a_best_effort_session_gets_what_the_daemon_grants_and_loads_what_nobody_can_count() {
+    let mut client = granted(Daemon(16 * MIB, false));
+    assert_eq!([block(&mut client, 1, 18 * MIB), block(&mut client, 1, 10 * MIB)], [OUT_OF_MEMORY, 0]);
+    assert_eq!(load_text(&mut client, 1, &ptx(".visible.global.b8 x[8388608];")), OUT_OF_MEMORY);
+    assert_eq!(load_text(&mut client, 2, &ptx(".visible.global.b8 x[2097152];")), 0);
+    for (id, text) in (3..).zip(UNTOLD) {
+        assert_eq!(load_text(&mut client, id, &ptx(text)), 0, "{text}");
+    }
+    assert_eq!([block(&mut client, 2, 4 * MIB), block(&mut client, 2, 2 * MIB)], [OUT_OF_MEMORY, 0]);
 }
 
 #[test]

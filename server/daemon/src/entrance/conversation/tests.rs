@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use floe_transport::{Address, Answering, Listener, Secret, Transport, Trust};
 use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
+use floe_worker::contract::Asks;
 
 use super::*;
 use crate::usage::door::Door;
@@ -81,7 +82,7 @@ impl Host for OneGpu {
             granularity: 1,
             window: 0,
             window_bytes: 0,
-            asks_for_memory: false,
+            asks: Asks::Never,
             key: [7; 16],
             conditions,
         }))
@@ -411,7 +412,7 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
             ..SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket)
         };
         let (ends, conditions) = (ends(), with(0));
-        host.sessions.lock().add(session_request, 0, conditions, ends, Instant::now());
+        host.sessions.lock().add(session_request, 0, conditions, ends, Instant::now()).expect("nothing was promised");
     }
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));

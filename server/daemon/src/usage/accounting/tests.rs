@@ -12,6 +12,13 @@ fn one_gpu(is_shared_out: bool) -> Accounting {
     accounting
 }
 
+impl Accounting {
+    /// Adds a session without a guarantee.
+    fn begin(&mut self, session: u64, gpu: u32, quota: u64) {
+        self.best_effort(session, gpu, quota).expect("there is room for its context");
+    }
+}
+
 #[test]
 fn four_sessions_that_want_all_get_what_is_left_and_no_more() {
     let mut accounting = one_gpu(true);
@@ -190,8 +197,8 @@ fn a_guarantee_counts_context_and_tolerance_as_measured_on_its_gpu() {
     accounting.uses(2, GIB);
     assert_eq!(
         accounting.free_for_guarantee(0),
-        10 * GIB - 4 * GIB - 2 * each - GIB - 2 * GIB,
-        "what it has, and its context"
+        10 * GIB - 4 * GIB - 2 * each - GIB - GIB - each,
+        "what it has, and beside that as much as the others"
     );
 }
 
@@ -227,11 +234,90 @@ fn a_guarantee_goes_with_a_session_that_moves_and_rests_in_host_memory() {
     }
 }
 
+#[test]
+fn a_best_effort_session_gets_nothing_of_a_drivers_gpu_that_others_were_promised() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, 0);
+    assert_eq!(accounting.want(1, 20 * GIB).total, 20 * GIB, "without a promise the driver is the limit");
+    accounting.keep(1, GIB);
+    assert_eq!(accounting.guarantee(2, 0, 6 * GIB), Ok(()));
+    let beside = LEAST_OVERHEAD + TOLERANCE;
+    let most = 10 * GIB - 6 * GIB - 2 * beside;
+    assert_eq!(accounting.want(1, most + 1), Share { total: GIB, left: most - GIB }, "it keeps what it has");
+    assert_eq!(accounting.want(1, GIB + 1), Share { total: GIB + STEP, left: most - GIB - STEP }, "in steps");
+    assert_eq!(accounting.want(1, most - 1), Share { total: most, left: 0 });
+    assert_eq!(accounting.want(1, most), Share { total: most, left: 0 });
+    assert_eq!(accounting.free_for_guarantee(0), 0);
+    assert_eq!(accounting.best_effort(3, 0, 0), Err(NoRoom { free: 0 }), "there is no room for its context");
+    accounting.end(2);
+    assert_eq!(accounting.best_effort(3, 0, 0), Ok(()));
+    assert_eq!(accounting.want(1, 9 * GIB).total, 9 * GIB);
+}
+
+#[test]
+fn who_asks_is_who_could_take_what_is_not_his() {
+    let mut accounting = one_gpu(false);
+    accounting.offer(1, GIB, true);
+    accounting.offer(HOST_MEMORY, GIB, false);
+    let asks = [(0, false), (0, true), (1, false), (1, true), (HOST_MEMORY, false), (HOST_MEMORY, true)];
+    let asks = asks.map(|(gpu, is_guaranteed)| accounting.asks(gpu, is_guaranteed));
+    let [divided, never] = [Asks::OfDividedDevice, Asks::Never];
+    assert_eq!(asks, [Asks::BestEffort, never, divided, divided, never, never]);
+}
+
+#[test]
+fn a_best_effort_session_that_has_more_than_it_was_granted_ends_where_promises_are_short() {
+    let mut accounting = one_gpu(false);
+    accounting.begin(1, 0, 0);
+    accounting.want(1, GIB);
+    accounting.measured(1, GIB / 2);
+    let may = GIB + GIB / 2 + TOLERANCE;
+    assert_eq!(accounting.guarantee(2, 0, 6 * GIB), Ok(()));
+    let beside = GIB / 2 + TOLERANCE;
+    let rest = 10 * GIB - 6 * GIB - beside;
+    assert!((0..3).all(|_| accounting.seen(1, rest).is_none()), "nobody misses it");
+    assert_eq!(accounting.seen(1, rest + 1), None, "one look may be mistaken");
+    assert_eq!(accounting.seen(1, rest + 1), Some(Excess { has: rest + 1, may }));
+    accounting.end(1);
+    accounting.begin(3, 0, 0);
+    accounting.want(3, rest - beside);
+    assert!((0..3).all(|_| accounting.seen(3, rest).is_none()), "it has what it was granted");
+    accounting.end(2);
+    assert!((0..3).all(|_| accounting.seen(3, 10 * GIB).is_none()), "nobody was promised anything");
+}
+
+#[test]
+fn suspended_sessions_with_a_guarantee_have_no_context_in_host_memory() {
+    let mut accounting = one_gpu(false);
+    accounting.offer(HOST_MEMORY, GIB, false);
+    for (session, target) in [(1, 11), (2, 12)] {
+        assert_eq!(accounting.guarantee(session, 0, 2 * GIB), Ok(()));
+        assert_eq!(accounting.arrive((target, session), HOST_MEMORY, 0, GIB / 2), Ok(()));
+        accounting.swap(session, target);
+        accounting.end(target);
+    }
+    assert_eq!(accounting.free(HOST_MEMORY), 0);
+}
+
+#[test]
+fn a_best_effort_session_moves_only_to_where_it_takes_nothing_that_was_promised() {
+    let mut accounting = one_gpu(false);
+    accounting.offer(1, 10 * GIB, false);
+    accounting.begin(1, 0, 0);
+    assert_eq!(accounting.guarantee(2, 1, 6 * GIB), Ok(()));
+    let free = 10 * GIB - 6 * GIB - 2 * (LEAST_OVERHEAD + TOLERANCE);
+    assert_eq!(accounting.arrive((3, 1), 1, 0, free + 1), Err(NoRoom { free }));
+    assert_eq!(accounting.arrive((3, 1), 1, 0, free), Ok(()));
+    assert_eq!(accounting.free_for_guarantee(1), 0);
+    assert_eq!(accounting.want(3, free), Share { total: free, left: 0 }, "what was kept for it is its own");
+}
+
 #[derive(Debug, Clone)]
 enum Event {
     Arrive(u64, u64, u32, u64),
     Swap(u64, u64),
     Begin(u64, u32, u64),
+    Guarantee(u64, u32, u64),
     End(u64),
     Uses(u64, u64),
     Want(u64, u64),
@@ -248,6 +334,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(id, of, gpu, bytes)| Event::Arrive(id, of, gpu, bytes)),
         (session.clone(), session.clone()).prop_map(|(id, other)| Event::Swap(id, other)),
         (session.clone(), gpu.clone(), bytes.clone()).prop_map(|(id, gpu, quota)| Event::Begin(id, gpu, quota)),
+        (session.clone(), gpu.clone(), bytes.clone()).prop_map(|(id, gpu, quota)| Event::Guarantee(id, gpu, quota)),
         session.clone().prop_map(Event::End),
         (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Uses(id, bytes)),
         (session.clone(), bytes.clone()).prop_map(|(id, bytes)| Event::Want(id, bytes)),
@@ -274,7 +361,15 @@ fn apply(accounting: &mut Accounting, event: &Event) {
                 accounting.swap(session, other);
             }
         }
-        Event::Begin(session, gpu, quota) => accounting.begin(session, gpu, quota),
+        Event::Begin(session, gpu, quota) => {
+            accounting.end(session);
+            let _ = accounting.best_effort(session, gpu, quota);
+        }
+        Event::Guarantee(session, gpu, quota) => {
+            accounting.end(session);
+            let free = accounting.free_for_guarantee(gpu);
+            assert_eq!(accounting.guarantee(session, gpu, quota).is_ok(), quota <= free);
+        }
         Event::End(session) => accounting.end(session),
         Event::Uses(session, bytes) => {
             let believed = accounting.uses(session, bytes);
@@ -309,6 +404,9 @@ proptest! {
             for gpu in 0..3 {
                 let granted = accounting.of_gpu(gpu).map(|(_, account)| accounting.beyond_twin(account, account.granted)).sum::<u64>();
                 let capacity = if gpu < 2 { 10 * GIB } else { 0 };
+                let promised = |account: &Account| account.granted.max(account.guarantee());
+                let promised = accounting.of_gpu(gpu).map(|(_, its)| accounting.beyond_twin(its, promised(its))).sum::<u64>();
+                prop_assert!(promised <= capacity);
                 prop_assert!(granted <= capacity);
                 prop_assert!(accounting.free(gpu) <= capacity - granted);
                 prop_assert!(accounting.used(gpu) == accounting.of_gpu(gpu).fold(0, |sum: u64, (_, account)| sum.saturating_add(account.used)));

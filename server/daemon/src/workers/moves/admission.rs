@@ -2,6 +2,8 @@
 //! In: a peer's request, the table, the GPUs. Out: the session with its target GPU, or a refusal by name.
 //! It changes nothing.
 
+use std::sync::Arc;
+
 use floe_device::Snapshot;
 use floe_migrate::Action;
 
@@ -52,14 +54,15 @@ struct Needs {
     gpu: u32,
     /// Whether it has that GPU now. Else it is suspended, and had it before.
     is_there: bool,
-    used: u64,
+    /// Bytes that there must be room for: its guarantee, else what it holds.
+    takes: u64,
     /// 0: whatever there is.
     quota: u64,
 }
 
 pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refusal> {
     let asker = Asker { source: request.source, has_proved: request.has_proved, key: &request.key };
-    let sessions = server.sessions();
+    let mut sessions = server.sessions();
     let Found::Its(movable) = sessions.movable(request.session, &asker) else {
         // Who guesses numbers learns no more than that a guess was wrong.
         let detail = format!(
@@ -68,9 +71,11 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
         );
         return Err(Refusal { status: status::NOT_PERMITTED, detail });
     };
+    let conditions = Arc::clone(&movable.conditions);
     let candidate = |&gpu: &u32| {
         let snapshot = server.gpu(gpu)?;
-        Some(Candidate { gpu, kind: kind(snapshot), memory: snapshot.memory, free: sessions.free_on_gpu(gpu) })
+        let free = sessions.accounting().free_for(gpu, conditions.is_guaranteed);
+        Some(Candidate { gpu, kind: kind(snapshot), memory: snapshot.memory, free })
     };
     let candidates: Vec<_> = server.offered.iter().filter_map(candidate).collect();
     let has_links = sessions.has_links(request.session);
@@ -79,7 +84,9 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
     let is_there = !movable.is_suspended;
     // What a suspended session takes in host memory is more than it has on a GPU: its worker says what that is.
     let used = if is_there { movable.used } else { 0 };
-    let needs = Needs { gpu: movable.gpu, is_there, used, quota: movable.conditions.quota };
+    let quota = conditions.quota;
+    let takes = if conditions.is_guaranteed { used.max(quota) } else { used };
+    let needs = Needs { gpu: movable.gpu, is_there, takes, quota };
     let (gpu, granularity) = match request.action {
         Action::Suspend => (HOST_MEMORY, server.gpu(movable.gpu).map_or(1, |gpu| gpu.granularity)),
         Action::Move | Action::Resume => {
@@ -157,13 +164,13 @@ fn fits(there: &Candidate, own: Option<&Candidate>, needs: Needs) -> Result<(), 
     if own.is_some_and(|own| own.kind.1 != there.kind.1) {
         return no(status::NOT_SUPPORTED, format!("GPU {gpu} hands memory out in other units than the session's"));
     }
-    if needs.quota > there.memory || needs.used > there.free {
+    if needs.quota > there.memory || needs.takes > there.free {
         let Candidate { memory, free, .. } = there;
-        let Needs { used, quota, .. } = needs;
+        let Needs { takes, quota, .. } = needs;
         return no(
             status::OUT_OF_MEMORY,
             format!(
-                "no room on GPU {gpu}: of {memory} bytes {free} are free; the session holds {used}, its quota is {quota}"
+                "no room on GPU {gpu}: of {memory} bytes {free} are free; the session takes {takes}, its quota is {quota}"
             ),
         );
     }
@@ -174,7 +181,7 @@ fn fits(there: &Candidate, own: Option<&Candidate>, needs: Needs) -> Result<(), 
 mod tests {
     use super::*;
 
-    const NEEDS: Needs = Needs { gpu: 0, is_there: true, used: 10, quota: 50 };
+    const NEEDS: Needs = Needs { gpu: 0, is_there: true, takes: 10, quota: 50 };
 
     fn gpu(gpu: u32, minor: i32, memory: u64, free: u64) -> Candidate {
         Candidate { gpu, kind: ([9, minor], 2), memory, free }
@@ -225,7 +232,7 @@ mod tests {
         for (wanted, status, words) in [
             (7, status::INVALID_DEVICE, "no such GPU here: 7; offered: [0, 1, 2, 3]"),
             (1, status::NOT_SUPPORTED, "another architecture: 9.1; the session has code for 9.0"),
-            (2, status::OUT_OF_MEMORY, "no room on GPU 2: of 100 bytes 9 are free; the session holds 10"),
+            (2, status::OUT_OF_MEMORY, "no room on GPU 2: of 100 bytes 9 are free; the session takes 10"),
             (3, status::OUT_OF_MEMORY, "its quota is 50"),
         ] {
             let (given, detail) = refused(&all, NEEDS, Some(wanted));

@@ -194,7 +194,7 @@ impl Driver {
             let where_to = if *gpu == HOST_MEMORY { "in" } else { "on" };
             format!("no room {where_to} {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
         })?;
-        let asks_for_memory = sessions.accounting().is_shared_out(*gpu);
+        let asks = sessions.accounting().asks(*gpu, conditions.is_guaranteed);
         drop(sessions);
         let arrival = Arrival {
             number: self.number,
@@ -210,7 +210,7 @@ impl Driver {
             worker_end,
             gpu: i32::try_from(*gpu).unwrap_or(i32::MAX),
             granularity: *granularity,
-            asks_for_memory,
+            asks,
             conditions,
         };
         let stream = self.stream.take().ok_or("it was started already")?;

@@ -159,6 +159,8 @@ impl<D: Device> Issuer<D> {
             // A device whose memory is shared out has its store in this process: nobody else misses what it takes until it
             // is unloaded.
             None if self.allowance.ledger.is_shared_out() => {}
+            // Of a session without a quota the daemon sees what it takes, on the GPU's own figures.
+            None if !self.allowance.ledger.has_quota() => return Ok((Some(0), kept)),
             None => return Err(untold()),
         }
         Ok((charge, kept))
