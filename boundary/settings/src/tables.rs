@@ -24,7 +24,7 @@ table! {
     memory: List<Size>, "FLOE_MEMORY", KeyAndFlag("memory"), "BYTES", unset "all of the GPU",
         "Quota of each vGPU, which its server guarantees: bytes, or with K, M, G, T. Several stand in the devices' order; the last one repeats.";
     wait: Span, "FLOE_WAIT", KeyAndFlag("wait"), "TIME", default "5s",
-        "How long a vGPU with a quota waits for room on its GPU, in order of arrival: seconds, or with m, h. 0: not at all.";
+        "How long a vGPU with a quota waits for room on its GPU: seconds, or with m, h. 0: not at all.";
     stats: Report, "FLOE_STATS", KeyAndFlag("stats"), "FORM", default "0",
         "Print counters of driver calls when the program ends: 1 for a table, json, or json:FILE.";
     token: Secret, "FLOE_TOKEN", Key, "TOKEN", unset "the one in the token file",
