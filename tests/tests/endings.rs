@@ -52,8 +52,13 @@ impl Client {
     }
 
     fn attached(link: Link) -> Self {
+        Self::guaranteed(link, 0)
+    }
+
+    /// With a guarantee of so many bytes, if any.
+    fn guaranteed(link: Link, memory: u64) -> Self {
         let mut client = Self::greeted(link);
-        let body = client.ok(&Attach { program: "by hand", host: "here", ..Attach::default() });
+        let body = client.ok(&Attach { program: "by hand", host: "here", memory, ..Attach::default() });
         let reply = Attach::decode_reply(&body).unwrap();
         (client.session, client.key) = (reply.session, reply.key.to_vec());
         client
@@ -175,7 +180,10 @@ fn counts(daemon: &Floed) -> (usize, usize) {
 
 /// A daemon that has served once, and what it has open then.
 fn settled(flags: &[&str]) -> (Floed, (usize, usize)) {
-    let daemon = daemon(flags);
+    settle(daemon(flags))
+}
+
+fn settle(daemon: Floed) -> (Floed, (usize, usize)) {
     let mut first = Client::attached(unix(&daemon));
     first.break_contract();
     drop(first);
@@ -318,13 +326,35 @@ impl Random {
     }
 }
 
+/// What is free on each GPU, and what is free for a guarantee.
+fn free(daemon: &Floed) -> Vec<(u64, u64)> {
+    let body = Client::greeted(unix(daemon)).ok(&ListGpus {});
+    ListGpus::decode_reply(&body).unwrap().gpus.iter().map(|gpu| (gpu.free, gpu.guarantee)).collect()
+}
+
+/// The number of a process's mappings that it shares with others.
+fn shared_mappings(process: u32) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    maps.lines().filter(|line| line.split_whitespace().nth(1).is_some_and(|access| access.ends_with('s'))).count()
+}
+
 #[test]
-fn a_hundred_sessions_that_end_at_random_leave_nothing() {
+fn two_hundred_sessions_that_end_at_random_leave_nothing() {
     let mut random = Random(3);
-    let (daemon, before) = settled(&["--grace", "1", "--max-sessions", "1000"]);
+    let flags = ["--no-token", "--transport-memory", "1M", "--grace", "1", "--max-sessions", "1000"];
+    let devices = [("FLOE_CPU_DEVICES", "2"), ("FLOE_CPU_MEMORY", "64G")];
+    let (daemon, before) = settle(Floed::start_with(&flags, &devices));
+    let (bytes, mappings) = (free(&daemon), shared_mappings(daemon.process()));
     let mut kept = Vec::new();
-    for _ in 0..100 {
-        let mut client = Client::attached(if random.below(2) == 0 { unix(&daemon) } else { tcp(&daemon) });
+    for _ in 0..200 {
+        if random.below(4) == 0 {
+            // One of these has all of the other GPU, and the rest wait for it.
+            let mut waiting = Client::greeted(unix(&daemon));
+            waiting.send(&Attach { gpu: 1, memory: bytes[1].1, wait_ms: 600_000, ..Attach::default() });
+            kept.push(waiting);
+        }
+        let link = if random.below(2) == 0 { unix(&daemon) } else { tcp(&daemon) };
+        let mut client = Client::guaranteed(link, random.below(3) * BLOCK);
         match random.below(4) {
             0 => {}
             1 => client.hold(),
@@ -358,4 +388,5 @@ fn a_hundred_sessions_that_end_at_random_leave_nothing() {
     }
     drop(kept);
     assert_nothing_left(&daemon, Some(before));
+    assert_eq!((free(&daemon), shared_mappings(daemon.process())), (bytes, mappings));
 }

@@ -45,8 +45,12 @@ impl Client {
 
     /// What is free for a guarantee.
     fn guarantee(daemon: &Floed) -> u64 {
+        Self::guarantee_on(daemon, 0)
+    }
+
+    fn guarantee_on(daemon: &Floed, gpu: usize) -> u64 {
         let body = Self::greeted(daemon).ok(&ListGpus {});
-        ListGpus::decode_reply(&body).expect("a list").gpus[0].guarantee
+        ListGpus::decode_reply(&body).expect("a list").gpus[gpu].guarantee
     }
 
     fn send(&mut self, message: &impl Message) {
@@ -284,6 +288,18 @@ fn guarantees_are_waited_for_in_order_without_a_worker_and_who_leaves_is_forgott
     assert_eq!([large.block(1, 50 * MIB), small.block(1, 4 * MIB)], [0, 0]);
 }
 
+/// A request that waits behind another one, which it has news of.
+fn behind_one(daemon: &Floed) -> Client {
+    loop {
+        let mut client = Client::greeted(daemon);
+        client.send(&request(32 * MIB, 600_000));
+        match client.waits() {
+            (1, _) => return client,
+            (ahead, _) => assert_eq!(ahead, 0),
+        }
+    }
+}
+
 #[test]
 fn a_program_says_what_it_waits_for_and_runs_when_there_is_room_or_says_what_to_do() {
     let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M")]);
@@ -301,15 +317,7 @@ fn a_program_says_what_it_waits_for_and_runs_when_there_is_room_or_says_what_to_
     assert!(lines.iter().all(|line| refused.stderr.contains(line)), "{refused:?}");
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| program("10m").run());
-        // It waits in front of this one, which has news of it.
-        let mut behind = loop {
-            let mut client = Client::greeted(&daemon);
-            client.send(&request(32 * MIB, 600_000));
-            match client.waits() {
-                (1, _) => break client,
-                (ahead, _) => assert_eq!(ahead, 0),
-            }
-        };
+        let mut behind = behind_one(&daemon);
         behind.waits();
         drop((behind, other));
         waiting.join().expect("it does not panic")
@@ -318,6 +326,108 @@ fn a_program_says_what_it_waits_for_and_runs_when_there_is_room_or_says_what_to_
     let line = "floe: waiting for 48 MiB on GPU 0 of ";
     assert!(waiting.stderr.contains(line), "{waiting:?}");
     assert!(waiting.stderr.contains("free for a guarantee 24 MiB, requests ahead: 0"), "{waiting:?}");
+}
+
+/// Numbers that look random and are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// A session with a guarantee that makes and destroys blocks at random, and knows what it must get.
+struct Tenant {
+    client: Client,
+    quota: u64,
+    random: Random,
+    blocks: Vec<(u64, u64)>,
+}
+
+impl Tenant {
+    fn held(&self) -> u64 {
+        self.blocks.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns whether it asked for too much.
+    fn step(&mut self, id: u64) -> bool {
+        let bytes = 2 * MIB * (1 + self.random.below(8));
+        let is_too_much = self.held() + bytes > self.quota;
+        let expected = if is_too_much { OUT_OF_MEMORY } else { 0 };
+        assert_eq!(
+            self.client.block(id, bytes),
+            expected,
+            "it has {} of {}, and asks for {bytes}",
+            self.held(),
+            self.quota
+        );
+        if !is_too_much {
+            self.blocks.push((id, bytes));
+        } else if !self.blocks.is_empty() {
+            let count = self.blocks.len() as u64;
+            let (block, _) = self.blocks.swap_remove(usize::try_from(self.random.below(count)).expect("an index"));
+            self.client.send(&ReleaseBlock { block: BlockId(block) });
+        }
+        assert_eq!(self.client.free(), self.quota - self.held());
+        is_too_much
+    }
+}
+
+#[test]
+fn eight_programs_get_what_they_were_promised_and_a_greedy_one_what_is_left_at_every_sample() {
+    const DEVICE: u64 = 256 * MIB;
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "256M")]);
+    let mut random = Random(17);
+    let quotas: Vec<u64> = (0..8).map(|_| 2 * MIB * (4 + random.below(12))).collect();
+    let tenants: Vec<Tenant> = quotas
+        .iter()
+        .zip(100..)
+        .map(|(&quota, seed)| Tenant {
+            client: Client::attached(&daemon, quota),
+            quota,
+            random: Random(seed),
+            blocks: Vec::new(),
+        })
+        .collect();
+    let promised: u64 = quotas.iter().sum();
+    assert_eq!(Client::guarantee(&daemon), DEVICE - promised);
+    let mut greedy = Client::attached(&daemon, 0);
+    assert_eq!(take_all(&mut greedy, 1), (DEVICE - promised) / (2 * MIB));
+
+    let (mut observer, mut samples) = (Client::greeted(&daemon), 0);
+    let refused = std::thread::scope(|scope| {
+        let work = |mut tenant: Tenant| (1..=100).filter(|id| tenant.step(*id)).count();
+        let threads: Vec<_> = tenants.into_iter().map(|tenant| scope.spawn(move || work(tenant))).collect();
+        while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) || samples == 0 {
+            assert_eq!(greedy.block(1_000, 2 * MIB), OUT_OF_MEMORY, "what a tenant has not taken is its own");
+            let body = observer.ok(&ListSessions {});
+            let rows = ListSessions::decode_reply(&body).expect("rows").sessions;
+            assert!(rows.iter().all(|row| !row.guaranteed || row.used <= row.memory), "{rows:?}");
+            assert!(rows.iter().map(|row| row.used).sum::<u64>() <= DEVICE, "{rows:?}");
+            samples += 1;
+        }
+        threads.into_iter().map(|thread| thread.join().expect("each got what it was promised")).collect::<Vec<_>>()
+    });
+    assert!(refused.iter().all(|count| *count > 0), "each asked for too much: {refused:?}");
+}
+
+#[test]
+fn a_program_takes_guarantees_in_the_order_of_the_gpus_and_holds_none_that_comes_later() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M"), ("FLOE_CPU_DEVICES", "2")]);
+    let other = Client::attached(&daemon, 40 * MIB);
+    let places = [1, 0].map(|gpu| format!("{}:{gpu}", daemon.unix()));
+    let program = example("vectorAdd", Linkage::Static, &[]).on_each(&daemon, &places);
+    let program = program.flag("--memory").flag("48M").flag("--wait").flag("10m");
+    let outcome = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| program.run());
+        let behind = behind_one(&daemon);
+        assert_eq!(Client::guarantee_on(&daemon, 1), 64 * MIB, "another program may have it meanwhile");
+        drop((behind, other));
+        waiting.join().expect("it does not panic")
+    });
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
 }
 
 #[test]
