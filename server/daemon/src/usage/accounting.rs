@@ -21,6 +21,8 @@ const FIGURES: usize = 15;
 /// A best-effort session is granted memory in steps of so many bytes where a driver divides it, so that a program with
 /// many small blocks seldom asks. Less than what a worker may keep without saying so.
 const STEP: u64 = 32 << 20;
+/// One that has more gets an eighth more, up to so many bytes.
+const LARGEST_STEP: u64 = 256 << 20;
 
 /// In place of a GPU: the host memory in which suspended sessions wait.
 pub(crate) const HOST_MEMORY: u32 = u32::MAX;
@@ -240,8 +242,10 @@ impl Accounting {
         let (capacity, is_shared_out) = its.map_or((0, true), |its| (its.free, its.is_shared_out));
         let most = self.most(session, account);
         let fits = |bytes: &u64| *bytes <= most && (quota == 0 || *bytes <= quota);
-        let in_steps = Some(total).filter(|_| !is_shared_out).and_then(|total| total.checked_next_multiple_of(STEP));
-        let granted = in_steps.filter(fits).or(Some(total).filter(fits)).unwrap_or(before);
+        let in_steps = |step: u64| Some(total).filter(|_| !is_shared_out)?.checked_next_multiple_of(step).filter(fits);
+        let step = (total / 8).clamp(STEP, LARGEST_STEP).next_multiple_of(STEP);
+        let stepped = in_steps(step).or_else(|| in_steps(STEP));
+        let granted = stepped.or(Some(total).filter(fits)).unwrap_or(before);
         if let Some(account) = self.accounts.get_mut(&session) {
             // A driver that divides its memory refuses what it does not have.
             account.granted = granted.min(capacity);

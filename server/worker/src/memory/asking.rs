@@ -8,8 +8,9 @@ use super::ledger::{Granted, Grants};
 use crate::daemon::contract::{Asks, Report};
 use crate::daemon::descriptor_passing::Taker;
 
-/// The shortest time between two requests for memory. Each comes with a report of what is held.
-pub const ASK_EVERY: Duration = Duration::from_millis(3);
+/// The shortest time between two requests for memory. Each comes with a report of what is held, and the daemon hears a
+/// multiple of that ([`MOST_REPORTS`](crate::daemon::contract::MOST_REPORTS)).
+pub const ASK_EVERY: Duration = Duration::from_micros(250);
 /// The longest wait for a grant of memory; the daemon answers at once.
 const GRANT_WAIT: Duration = Duration::from_secs(10);
 

@@ -244,7 +244,10 @@ fn a_best_effort_session_gets_nothing_of_a_drivers_gpu_that_others_were_promised
     let beside = LEAST_OVERHEAD + TOLERANCE;
     let most = 10 * GIB - 6 * GIB - 2 * beside;
     assert_eq!(accounting.want(1, most + 1), Share { total: GIB, left: most - GIB }, "it keeps what it has");
-    assert_eq!(accounting.want(1, GIB + 1), Share { total: GIB + STEP, left: most - GIB - STEP }, "in steps");
+    let steps = GIB + 4 * STEP;
+    assert_eq!(accounting.want(1, GIB + 1), Share { total: steps, left: most - steps }, "in steps");
+    assert_eq!(accounting.want(1, 4 * STEP), Share { total: 4 * STEP, left: most - 4 * STEP }, "of what it has");
+    assert_eq!(accounting.want(1, 4 * STEP + 1), Share { total: 5 * STEP, left: most - 5 * STEP }, "of what it has");
     assert_eq!(accounting.want(1, most - 1), Share { total: most, left: 0 });
     assert_eq!(accounting.want(1, most), Share { total: most, left: 0 });
     assert_eq!(accounting.free_for_guarantee(0), 0);
