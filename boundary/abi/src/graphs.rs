@@ -147,6 +147,22 @@ pub struct BatchMemOpNodeParams {
     pub flags: u32,
 }
 
+/// `CUDA_CONDITIONAL_NODE_PARAMS`: wishes in, the bodies out.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct ConditionalNodeParams {
+    /// The handle whose value decides.
+    pub handle: u64,
+    /// One of [`crate::graph_conditional_type`].
+    pub kind: u32,
+    /// Number of bodies.
+    pub size: u32,
+    /// Address of the array of bodies, chosen by the driver.
+    pub bodies: u64,
+    /// The context that the node runs in.
+    pub context: Context,
+}
+
 /// `CUgraphNodeParams`: a node of any kind.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -215,6 +231,9 @@ same_layout!(BatchMemOpNodeParams, CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st, {
 });
 same_layout!(BatchMemOpNodeParams, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st, {
     context: ctx, count: count, operations: paramArray, flags: flags,
+});
+same_layout!(ConditionalNodeParams, CUDA_CONDITIONAL_NODE_PARAMS, {
+    handle: handle, kind: type_, size: size, bodies: phGraph_out, context: ctx,
 });
 same_layout!(GraphNodeParams, CUgraphNodeParams_st, { kind: type_, reserved2: reserved2 });
 same_layout!(GraphInstantiation, CUDA_GRAPH_INSTANTIATE_PARAMS_st, {

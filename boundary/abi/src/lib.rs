@@ -24,9 +24,9 @@ pub use contexts::{CigParam, ContextCreateParams, ExecAffinityParam};
 pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, Memcpy3dPeer, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{
-    BatchMemOpNodeParams, ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams,
-    GraphUpdate, HostNodeParams, KernelNodeParams, KernelNodeParamsV1, MemAllocNodeParams, MemFreeNodeParams,
-    MemcpyNodeParams, MemsetNodeParams,
+    BatchMemOpNodeParams, ChildGraphNodeParams, ConditionalNodeParams, EventNodeParams, GraphEdge, GraphInstantiation,
+    GraphNodeParams, GraphUpdate, HostNodeParams, KernelNodeParams, KernelNodeParamsV1, MemAllocNodeParams,
+    MemFreeNodeParams, MemcpyNodeParams, MemsetNodeParams,
 };
 pub use handles::*;
 pub use ipc::{FabricHandle, IpcEventHandle, IpcMemHandle, PoolPointerData};

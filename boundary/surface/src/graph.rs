@@ -4,6 +4,8 @@
 
 mod attributes;
 mod capture;
+mod condition;
+mod conditional;
 mod dot;
 mod edges;
 mod exec;
@@ -16,12 +18,13 @@ mod user_objects;
 mod work;
 
 pub use capture::{CaptureInfo, CaptureStream};
+pub use condition::ConditionalWork;
 pub use exec::ExecFlags;
 pub(crate) use exec::{place_for, updated};
 pub use memory::{AllocWork, FreeWork, Reserved, record_alloc, settle};
 pub(crate) use memory::{Target, wish};
 pub(crate) use plan::instantiate_result;
-pub use plan::{Plan, PlanEdge, PlanNode};
+pub use plan::{Plan, PlanEdge, PlanNode, Within};
 pub use rules::exchange_mode;
 pub use store::{Edge, Graphs};
 pub use user_objects::Destructor;

@@ -8,7 +8,7 @@ mod context;
 mod copy;
 mod device;
 mod event;
-mod graph;
+pub(crate) mod graph;
 mod kernel;
 mod launch;
 mod library;

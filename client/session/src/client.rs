@@ -12,6 +12,7 @@ use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
 use crate::calls::collective::Collectives;
+use crate::calls::graph::conditional::Homes;
 use crate::log::{self, log};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::staging::copiers::Copiers;
@@ -46,6 +47,8 @@ pub struct Client {
     pub(crate) advice: Advice,
     pub(crate) synchronous: Synchronous,
     pub(crate) execs: Table<ExecState>,
+    /// The server's graphs of graphs with conditional handles.
+    pub(crate) homes: Homes,
     /// Contexts whose kernels reach the memory of another's vGPU: from, to.
     pub(crate) peer_access: Mutex<HashSet<(Context, Context)>>,
     /// Communicators of NCCL.
@@ -81,6 +84,7 @@ impl Client {
             advice: Advice::default(),
             synchronous: Synchronous::default(),
             execs: Table::default(),
+            homes: Homes::default(),
             peer_access: Mutex::default(),
             collectives: Collectives::default(),
             ids: AtomicU64::new(1),

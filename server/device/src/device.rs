@@ -11,8 +11,8 @@ use floe_abi::{
 };
 
 use crate::requests::{
-    ClusterQuestion, Code, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading, NodeEdge,
-    NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading,
+    NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
 use crate::{HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls, UnitHash};
 
@@ -190,6 +190,10 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn create_graph(&self) -> CudaResult<Graph>;
     /// Adds a node behind others of the graph.
     fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode>;
+    /// A handle whose value decides for a conditional node of a graph; `flags` as the driver has them.
+    fn graph_condition(&self, graph: Graph, value: u32, flags: u32) -> CudaResult<u64>;
+    /// Adds a conditional node, whose bodies are graphs without nodes.
+    fn add_conditional(&self, graph: Graph, after: &[NodeEdge], node: &Conditional) -> CudaResult<NodeBodies>;
     /// Makes a graph ready to be launched; the graph is kept as long as that.
     fn instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec>;
     /// Changes what a node does, from the next launch on.

@@ -167,6 +167,19 @@ pub struct Calls {
         Option<unsafe extern "C" fn(GraphExec, GraphNode, *const BatchMemOpNodeParams) -> CuResult>,
     /// `cuGraphAddEmptyNode`.
     pub cuGraphAddEmptyNode: Option<unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize) -> CuResult>,
+    /// `cuGraphAddNode_v2`.
+    pub cuGraphAddNode_v2: Option<
+        unsafe extern "C" fn(
+            *mut GraphNode,
+            Graph,
+            *const GraphNode,
+            *const GraphEdge,
+            usize,
+            *mut GraphNodeParams,
+        ) -> CuResult,
+    >,
+    /// `cuGraphConditionalHandleCreate`.
+    pub cuGraphConditionalHandleCreate: Option<unsafe extern "C" fn(*mut u64, Graph, Context, u32, u32) -> CuResult>,
     /// `cuGraphAddDependencies_v2`.
     pub cuGraphAddDependencies_v2:
         Option<unsafe extern "C" fn(Graph, *const GraphNode, *const GraphNode, *const GraphEdge, usize) -> CuResult>,
@@ -625,6 +638,10 @@ impl Calls {
             cuGraphExecBatchMemOpNodeSetParams: unsafe { symbol(library, c"cuGraphExecBatchMemOpNodeSetParams") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphAddEmptyNode: unsafe { symbol(library, c"cuGraphAddEmptyNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddNode_v2: unsafe { symbol(library, c"cuGraphAddNode_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphConditionalHandleCreate: unsafe { symbol(library, c"cuGraphConditionalHandleCreate") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphAddDependencies_v2: unsafe { symbol(library, c"cuGraphAddDependencies_v2") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
@@ -1671,7 +1688,7 @@ impl Driver {
         Ok(milliseconds)
     }
 
-    /// Ends a graph.
+    /// Ends a graph; the implementation hears of one that has conditional handles.
     ///
     /// `cuGraphDestroy`.
     ///
@@ -3049,7 +3066,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Ends a graph.
+    /// Ends a graph; the implementation hears of one that has conditional handles.
     ///
     /// `cuGraphDestroy`.
     fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {

@@ -6,6 +6,7 @@ mod facts;
 mod generated;
 mod graph;
 mod hash;
+mod log;
 mod mapped;
 mod numbers;
 mod peers;
@@ -28,11 +29,12 @@ use floe_abi::{
 use crate::choice::{OpenLibraryError, open};
 use crate::device::{Device, Mapped, MemoryEnd};
 use crate::requests::{
-    ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
-    Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits,
+    LoadFailure, Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
 use crate::room;
 use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption, UnitHash};
+use log::{LEAST_LOG, cut};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
@@ -459,6 +461,14 @@ impl Device for Gpu {
         graph::add(self.driver, self.context(), graph, after, work)
     }
 
+    fn graph_condition(&self, graph: Graph, value: u32, flags: u32) -> CudaResult<u64> {
+        self.driver.graph_condition(graph, self.context(), value, flags)
+    }
+
+    fn add_conditional(&self, graph: Graph, after: &[NodeEdge], node: &Conditional) -> CudaResult<NodeBodies> {
+        graph::add_conditional(self.driver, self.context(), graph, after, node)
+    }
+
     fn instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec> {
         self.driver.graph_instantiate(graph, flags)
     }
@@ -471,28 +481,5 @@ impl Device for Gpu {
     fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
         self.reach.demand_words(self.driver, operations)?;
         self.driver.stream_batch_mem_op(stream, operations, 0)
-    }
-}
-
-/// A refusal says why even to a program that did not ask for a log.
-const LEAST_LOG: usize = 4096;
-
-fn cut(mut text: String, bytes: usize) -> String {
-    let mut end = bytes.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_is_cut_between_characters() {
-        assert_eq!(cut("aé".into(), 2), "a");
-        assert_eq!(cut("aé".into(), 9), "aé");
     }
 }

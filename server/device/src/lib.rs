@@ -30,7 +30,8 @@ pub use nvml::{confidential_settings, field_value, link_remote_kind, open_nvml};
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;
 pub use requests::{
-    ArrayPlace, ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits,
-    LoadFailure, Loading, NodeCopy, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, RowsPlace, TextureRequest,
+    ArrayPlace, ClusterQuestion, Code, Conditional, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting,
+    Limits, LoadFailure, Loading, NodeBodies, NodeCopy, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd,
+    RowsPlace, TextureRequest,
 };
 pub use snapshot::{Probe, Snapshot};

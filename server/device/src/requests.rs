@@ -3,7 +3,7 @@
 //! Nothing here calls a driver.
 
 use floe_abi::{
-    Array, CudaError, DevicePtr, GraphNode, LaunchAttribute, Library, Module, ResourceDescriptor,
+    Array, CudaError, DevicePtr, Graph, GraphNode, LaunchAttribute, Library, Module, ResourceDescriptor,
     ResourceViewDescriptor, StreamMemoryOperation, TextureDescriptor,
 };
 
@@ -139,6 +139,20 @@ pub enum NodeWork<'a> {
     /// Writes words of memory and waits for them.
     Words(&'a [StreamMemoryOperation]),
 }
+
+/// A node that runs one of its bodies as a value says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conditional {
+    /// The handle of the value.
+    pub handle: u64,
+    /// One of `graph_conditional_type`.
+    pub kind: u32,
+    /// Number of bodies.
+    pub size: u32,
+}
+
+/// A conditional node and its bodies, which go with its graph.
+pub type NodeBodies = (GraphNode, Vec<Graph>);
 
 /// A copy of a graph: a box, whose slices are whole numbers of pitches.
 #[derive(Clone, Copy, Debug)]

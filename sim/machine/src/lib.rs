@@ -16,6 +16,7 @@
 //! ```
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // lanes are bits: the interpreter's casts are meant
 
+mod conditions;
 mod exec;
 mod fault;
 pub mod isa;
@@ -27,6 +28,7 @@ mod services;
 mod snapshot;
 mod texture;
 
+pub use conditions::{Condition, Conditions};
 pub use exec::{
     BLOCK_LIMIT, Completion, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, Pool, SHARED_LIMIT, THREAD_LIMIT,
 };

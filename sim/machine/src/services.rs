@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::conditions::Conditions;
 use crate::memory::Memory;
 use crate::texture::Views;
 
@@ -21,6 +22,8 @@ pub struct Services {
     pub assertion: Sink,
     /// Textures and surfaces by their numbers.
     pub views: Arc<Views>,
+    /// Values of conditional handles.
+    pub conditions: Arc<Conditions>,
     /// Device `malloc`; `None` makes it return null.
     pub heap: Option<Arc<Heap>>,
     /// `%nsmid`: multiprocessors that the device reports.
@@ -37,6 +40,7 @@ impl Services {
             printf: Box::new(|_| {}),
             assertion: Box::new(|_| {}),
             views: Arc::default(),
+            conditions: Arc::default(),
             heap: None,
             multiprocessors: 1,
             stack_limit: 1024,

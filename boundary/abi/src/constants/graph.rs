@@ -67,6 +67,25 @@ pub mod graph_instantiate_result {
     pub const NODE_OPERATION_NOT_SUPPORTED: u32 = Raw::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED as u32;
     /// `CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED`.
     pub const MULTIPLE_CTXS_NOT_SUPPORTED: u32 = Raw::CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED as u32;
+    /// `CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED`.
+    pub const CONDITIONAL_HANDLE_UNUSED: u32 = Raw::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED as u32;
+}
+
+/// What a conditional node does with its bodies.
+pub mod graph_conditional_type {
+    use cudarc::driver::sys::CUgraphConditionalNodeType_enum as Raw;
+    /// `CU_GRAPH_COND_TYPE_IF`.
+    pub const IF: u32 = Raw::CU_GRAPH_COND_TYPE_IF as u32;
+    /// `CU_GRAPH_COND_TYPE_WHILE`.
+    pub const WHILE: u32 = Raw::CU_GRAPH_COND_TYPE_WHILE as u32;
+    /// `CU_GRAPH_COND_TYPE_SWITCH`.
+    pub const SWITCH: u32 = Raw::CU_GRAPH_COND_TYPE_SWITCH as u32;
+}
+
+/// Flags of a conditional handle.
+pub mod graph_conditional_flags {
+    /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch begins with the default value.
+    pub const ASSIGN_DEFAULT: u32 = 1;
 }
 
 /// Flags of an instantiated graph.
@@ -121,6 +140,8 @@ pub mod graph_debug_flags {
     pub const KERNEL_NODE_ATTRIBUTES: u32 = Raw::CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES as u32;
     /// `CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES`.
     pub const HANDLES: u32 = Raw::CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES as u32;
+    /// `CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS`.
+    pub const CONDITIONAL_NODE_PARAMS: u32 = Raw::CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS as u32;
 }
 
 /// How the dependencies of a capturing stream change.

@@ -14,6 +14,14 @@ pub trait GraphCalls {
     /// The CUDA code the program shall see.
     fn graphs(&self) -> &crate::graph::Graphs;
 
+    /// Ends a graph; the implementation hears of one that has conditional handles.
+    ///
+    /// `cuGraphDestroy`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn graph_conditions_end(&self, graph: Graph);
+
     /// Adds a node that runs a kernel; the implementation checks the launch and copies its parameters.
     ///
     /// `cuGraphAddKernelNode_v2`; the client's class for it: local.
@@ -53,6 +61,14 @@ pub trait GraphCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn graph_event(&self, event: Event) -> CudaResult<()>;
+
+    /// Makes a handle whose value decides for a conditional node of a graph; the implementation makes its number, which kernels use.
+    ///
+    /// `cuGraphConditionalHandleCreate`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn graph_condition(&self, graph: Graph, context: Context, default_value: u32, flags: u32) -> CudaResult<u64>;
 
     /// Makes a graph ready to be launched: the implementation gets all of it as a plan.
     ///

@@ -26,6 +26,7 @@ impl Graphs {
                 match &node.work {
                     Work::Kernel(kernel) => found.push(kernel.function),
                     Work::Child(child) => open.push(*child),
+                    Work::Conditional(work) => open.extend(work.bodies()),
                     _ => {}
                 }
             }
@@ -58,8 +59,12 @@ fn draw(state: &State, graph: Graph, detail: &Detail<'_>, text: &mut String) -> 
     }
     text.push_str("}\n");
     for node in nodes {
-        if let Work::Child(child) = node.work {
-            draw(state, child, detail, text)?;
+        match &node.work {
+            Work::Child(child) => draw(state, *child, detail, text)?,
+            Work::Conditional(work) => {
+                work.bodies().iter().try_for_each(|body| draw(state, *body, detail, text))?;
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -104,6 +109,13 @@ fn label(node: &Node, detail: &Detail<'_>) -> String {
             format!("MEM_ALLOC|at {:#x}|{} bytes", asked.address.0, asked.bytes)
         }
         Work::Own(_) => "COLLECTIVE".to_owned(),
+        Work::Conditional(work) if wants(show::CONDITIONAL_NODE_PARAMS) => format!(
+            "CONDITIONAL|handle {:#x}|{}|{} bodies",
+            work.handle(),
+            ["IF", "WHILE", "SWITCH"].get(work.kind() as usize).unwrap_or(&""),
+            work.bodies().len()
+        ),
+        Work::Conditional(_) => "CONDITIONAL".to_owned(),
         Work::Free(free) => format!("MEM_FREE|at {:#x}", free.address.0),
     };
     if wants(show::HANDLES) {

@@ -93,7 +93,7 @@ impl Graphs {
     /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle.
     pub(crate) fn plan(&self, graph: Graph) -> CudaResult<Plan> {
         let state = self.lock();
-        if state.captures.fills(graph) {
+        if state.is_captured(graph) {
             return Err(CudaError::INVALID_VALUE);
         }
         Plan::new(&state, graph)
@@ -102,13 +102,19 @@ impl Graphs {
     /// A handle for a graph about to be instantiated, and what launches will do to memory.
     ///
     /// # Errors
-    /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED for one that allocates or frees memory and is
+    /// INVALID_VALUE where memory of the graph is gone, for a body of a conditional node, and where a conditional handle
+    /// decides for no node. NOT_SUPPORTED for one that allocates or frees memory or has conditional handles and is
     /// instantiated already, or is a node's.
     pub(crate) fn name_exec(&self, graph: Graph, plan: &Plan) -> CudaResult<(GraphExec, Effects)> {
         let mut state = self.lock();
+        state.refuse_body(graph)?;
+        plan.check_bodies()?;
         let body = state.body(graph)?;
         if body.exec.is_some() || body.is_child() && body.has_memory {
             return Err(CudaError::NOT_SUPPORTED);
+        }
+        if state.has_unused_condition(graph) {
+            return Err(CudaError::INVALID_VALUE);
         }
         let effects = state.memory.effects(plan)?;
         let id = state.next_id();
@@ -131,7 +137,7 @@ impl Graphs {
         let mut held = Held::default();
         if let Ok(body) = state.body_mut(graph) {
             held = body.held.clone();
-            body.exec = (!effects.is_none()).then_some(exec);
+            body.exec = (plan.has_conditions() || !effects.is_none()).then_some(exec);
         }
         state.objects.share(&held);
         let (graph, plan, effects) = (Mutex::new(graph), Mutex::new(plan), Mutex::new(Arc::new(effects)));
@@ -146,6 +152,8 @@ impl Graphs {
     /// instantiated elsewhere, or is a node's.
     pub(crate) fn effects_of_update(&self, exec: GraphExec, graph: Graph, plan: &Plan) -> CudaResult<Effects> {
         let (state, exec) = (self.lock(), id(Kind::Exec, exec.0)?);
+        state.refuse_body(graph)?;
+        plan.check_bodies()?;
         let body = state.body(graph)?;
         if body.exec.is_some_and(|other| other != exec) || body.is_child() && body.has_memory {
             return Err(CudaError::NOT_SUPPORTED);
@@ -162,8 +170,9 @@ impl Graphs {
         if let Ok(body) = state.body_mut(*own) {
             body.exec = body.exec.filter(|other| *other != exec);
         }
+        let has_conditions = kept.plan().has_conditions();
         if let Ok(body) = state.body_mut(graph) {
-            body.exec = body.exec.or((!effects.is_none()).then_some(exec));
+            body.exec = body.exec.or((has_conditions || !effects.is_none()).then_some(exec));
         }
         (*own, *before) = (graph, Arc::new(effects));
         Ok(())

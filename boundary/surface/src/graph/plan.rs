@@ -15,8 +15,10 @@ use std::collections::{BinaryHeap, HashMap};
 /// All nodes of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Each after all that it waits for. None does [`Work::Child`].
+    /// Each after all that it waits for, and after the conditional node in whose body it is. None does [`Work::Child`].
     pub nodes: Vec<PlanNode>,
+    /// The graph that the conditional nodes' handles belong to, where there are some.
+    pub conditions: Option<Graph>,
 }
 
 /// One node.
@@ -30,6 +32,25 @@ pub struct PlanNode {
     pub after: Vec<PlanEdge>,
     /// Whether it does its work; where not, it is as good as empty.
     pub enabled: bool,
+    /// The body that it is in; `None`: it runs at every launch.
+    pub within: Option<Within>,
+}
+
+/// A body of a conditional node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Within {
+    /// Place of the conditional node in the plan.
+    pub node: usize,
+    /// Which of its bodies.
+    pub body: usize,
+}
+
+/// What a graph within another begins with.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    after: &'a [PlanEdge],
+    within: Option<Within>,
+    depth: usize,
 }
 
 /// One dependency.
@@ -48,7 +69,7 @@ impl PlanEdge {
 }
 
 /// Graphs may be nested; deeper than this is a mistake.
-const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 64;
 
 impl Plan {
     /// The plan of a graph.
@@ -57,13 +78,14 @@ impl Plan {
     /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle.
     pub(super) fn new(state: &State, graph: Graph) -> CudaResult<Self> {
         let mut plan = Self::default();
-        plan.append(state, graph, &[], 0)?;
+        plan.append(state, graph, Entry { after: &[], within: None, depth: 0 })?;
+        plan.conditions = (!state.body(graph)?.conditions.is_empty()).then_some(graph);
         Ok(plan)
     }
 
     /// Appends a graph whose first nodes wait for `entry`; returns what has to be waited for until all of it is over.
-    fn append(&mut self, state: &State, graph: Graph, entry: &[PlanEdge], depth: usize) -> CudaResult<Vec<usize>> {
-        if depth > DEEPEST {
+    fn append(&mut self, state: &State, graph: Graph, entry: Entry<'_>) -> CudaResult<Vec<usize>> {
+        if entry.depth > DEEPEST {
             return Err(CudaError::INVALID_VALUE);
         }
         let nodes = &state.body(graph)?.nodes;
@@ -80,12 +102,20 @@ impl Plan {
                 }
             }
             if node.after.is_empty() {
-                after.extend_from_slice(entry);
+                after.extend_from_slice(entry.after);
             }
             let end = match &node.work {
-                Work::Child(child) => self.append_child(state, *child, node.handle(), &after, depth)?,
-                work => vec![self.push(node.handle(), work.clone(), after)],
+                Work::Child(child) => {
+                    self.append_child(state, *child, node.handle(), Entry { after: &after, ..entry })?
+                }
+                work => vec![self.push(node.handle(), work.clone(), after, entry.within)],
             };
+            if let (Work::Conditional(work), [place]) = (&node.work, end.as_slice()) {
+                for (body, graph) in work.bodies().iter().enumerate() {
+                    let within = Some(Within { node: *place, body });
+                    self.append(state, *graph, Entry { after: &[], within, depth: entry.depth + 1 })?;
+                }
+            }
             ends.insert(node.handle(), end);
         }
         for node in nodes {
@@ -104,19 +134,18 @@ impl Plan {
         state: &State,
         child: Graph,
         node: GraphNode,
-        after: &[PlanEdge],
-        depth: usize,
+        entry: Entry<'_>,
     ) -> CudaResult<Vec<usize>> {
-        let mut ends: Vec<PlanEdge> =
-            self.append(state, child, after, depth + 1)?.into_iter().map(PlanEdge::whole).collect();
+        let inner = Entry { depth: entry.depth + 1, ..entry };
+        let mut ends: Vec<PlanEdge> = self.append(state, child, inner)?.into_iter().map(PlanEdge::whole).collect();
         if ends.is_empty() {
-            ends = after.to_vec();
+            ends = entry.after.to_vec();
         }
-        Ok(vec![self.push(node, Work::Empty, ends)])
+        Ok(vec![self.push(node, Work::Empty, ends, entry.within)])
     }
 
-    fn push(&mut self, node: GraphNode, work: Work, after: Vec<PlanEdge>) -> usize {
-        self.nodes.push(PlanNode { node, work, after, enabled: true });
+    fn push(&mut self, node: GraphNode, work: Work, after: Vec<PlanEdge>, within: Option<Within>) -> usize {
+        self.nodes.push(PlanNode { node, work, after, enabled: true, within });
         self.nodes.len() - 1
     }
 
@@ -144,7 +173,7 @@ impl Plan {
             if old.work.kind() != new.work.kind() {
                 return Err(refuse(result::ERROR_NODE_TYPE_CHANGED, new.node));
             }
-            if old.after != new.after {
+            if (old.within, &old.after) != (new.within, &new.after) {
                 return Err(refuse(result::ERROR_TOPOLOGY_CHANGED, new.node));
             }
             if !new.work.may_replace(&old.work) {

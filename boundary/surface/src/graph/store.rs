@@ -2,6 +2,7 @@
 //! belongs to one graph; a graph that is a node's own lives as long as the node.
 
 use super::capture::Captures;
+use super::condition::Condition;
 use super::exec::Exec;
 use super::handles::{Kind, id, value};
 use super::memory::Accounts;
@@ -47,6 +48,8 @@ pub(super) struct State {
     pub(super) captures: Captures,
     pub(super) objects: UserObjects,
     pub(super) memory: Accounts,
+    /// Graphs with conditional handles that are gone, until the implementation has been told.
+    pub(super) gone: Vec<Graph>,
 }
 
 /// One graph.
@@ -64,6 +67,8 @@ pub(super) struct Body {
     pub(super) has_memory: bool,
     /// The instantiated graph of one that has: there is one at a time.
     pub(super) exec: Option<u64>,
+    /// The conditional handles of it and of all bodies within it.
+    pub(super) conditions: Vec<Condition>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +79,11 @@ pub(super) struct Node {
 }
 
 impl Body {
+    /// The node whose graph it is.
+    pub(super) fn parent(&self) -> Option<u64> {
+        self.parent
+    }
+
     /// Whether it is the graph of a node.
     pub(super) fn is_child(&self) -> bool {
         self.parent.is_some()
@@ -111,12 +121,17 @@ impl State {
     }
 
     /// Whether this graph, or one within it, is being captured into: then none of its nodes may go.
-    fn is_captured(&self, graph: Graph) -> bool {
+    pub(super) fn is_captured(&self, graph: Graph) -> bool {
+        self.captures.graphs().any(|inner| self.around(inner).any(|it| it == graph))
+    }
+
+    /// A graph, then the one that its node is in, and so on.
+    pub(super) fn around(&self, graph: Graph) -> impl Iterator<Item = Graph> {
         let around = |inner: &Graph| {
             let node = self.body(*inner).ok()?.parent?;
             self.owners.get(&node).map(|owner| Graph(value(Kind::Graph, *owner)))
         };
-        self.captures.graphs().any(|inner| std::iter::successors(Some(inner), around).any(|it| it == graph))
+        std::iter::successors(Some(graph), around)
     }
 
     pub(super) fn node(&self, node: GraphNode) -> CudaResult<&Node> {
@@ -204,10 +219,14 @@ impl State {
     pub(super) fn remove(&mut self, graph: Graph) -> CudaResult<Vec<super::Destructor>> {
         let body = self.graphs.remove(&id(Kind::Graph, graph.0)?).ok_or(CudaError::INVALID_VALUE)?;
         let mut over = self.objects.release_all(&body.held);
+        if !body.conditions.is_empty() {
+            self.gone.push(graph);
+        }
         for node in body.nodes {
             self.owners.remove(&node.id);
             match node.work {
                 Work::Child(child) => over.extend(self.remove(child)?),
+                Work::Conditional(work) => over.extend(self.remove_bodies(&work)?),
                 Work::Alloc(_) => self.memory.disown(node.id),
                 Work::Free(free) => self.memory.forget_free(free.allocation, id(Kind::Graph, graph.0)?),
                 _ => {}
@@ -251,10 +270,12 @@ impl Graphs {
     /// A copy.
     ///
     /// # Errors
-    /// INVALID_VALUE where there is no such graph, NOT_SUPPORTED where it allocates or frees memory.
+    /// INVALID_VALUE where there is no such graph, NOT_SUPPORTED where it allocates or frees memory or has conditional
+    /// handles.
     pub fn clone_graph(&self, graph: Graph) -> CudaResult<Graph> {
         let mut state = self.lock();
         state.refuse_memory(graph)?;
+        state.refuse_conditions(graph)?;
         state.copy(graph, None)
     }
 
@@ -283,18 +304,22 @@ impl Graphs {
     /// Adds a graph as a node: a copy, or the graph itself where `ownership` says so.
     ///
     /// # Errors
-    /// As [`Graphs::add`]; NOT_SUPPORTED for a copy of a graph that allocates or frees memory.
+    /// As [`Graphs::add`]; NOT_SUPPORTED for a copy of a graph that allocates or frees memory, and for one that has
+    /// conditional handles.
     pub fn add_child(&self, graph: Graph, after: &[Edge], child: Graph, ownership: u32) -> CudaResult<GraphNode> {
         let mut state = self.lock();
         state.check_edges(graph, after)?;
         let moves = ownership == child_graph_ownership::MOVE;
         let body = state.body(child)?;
-        if moves && (body.parent.is_some() || child == graph) || ownership > child_graph_ownership::MOVE {
+        if moves && (body.parent.is_some() || state.around(graph).any(|it| it == child))
+            || ownership > child_graph_ownership::MOVE
+        {
             return Err(CudaError::INVALID_VALUE);
         }
         if moves && body.exec.is_some() {
             return Err(CudaError::NOT_SUPPORTED);
         }
+        state.refuse_conditions(child)?;
         if !moves {
             state.refuse_memory(child)?;
             return state.push_child(graph, child, after.to_vec());
@@ -323,8 +348,12 @@ impl Graphs {
             other.after.retain(|edge| edge.from != node);
         }
         state.owners.remove(&gone);
-        let over = match removed.work {
-            Work::Child(child) => state.remove(child)?,
+        let over = match &removed.work {
+            Work::Child(child) => state.remove(*child)?,
+            Work::Conditional(work) => {
+                state.let_condition_go(graph, gone);
+                state.remove_bodies(work)?
+            }
             _ => Vec::new(),
         };
         drop(state);
@@ -347,7 +376,7 @@ impl Graphs {
     pub fn set_work(&self, node: GraphNode, work: Work) -> CudaResult<()> {
         let mut state = self.lock();
         let target = state.node_mut(node)?;
-        if target.work.kind() != work.kind() || matches!(work, Work::Child(_)) {
+        if target.work.kind() != work.kind() || matches!(work, Work::Child(_) | Work::Conditional(_)) {
             return Err(CudaError::INVALID_VALUE);
         }
         target.work = work;

@@ -2,6 +2,7 @@
 //! Values that an implementation has checked come in and stay as they are. The program promises that host memory and
 //! functions are valid as long as the graph may be launched.
 
+use super::condition::ConditionalWork;
 use super::memory::{AllocWork, FreeWork};
 use crate::arguments::copy::{CopyBox, CopyEnd, CopyPlace};
 use crate::arguments::host::HostFunction;
@@ -38,6 +39,8 @@ pub enum Work {
     Alloc(Arc<AllocWork>),
     /// Frees memory an allocation node gave.
     Free(FreeWork),
+    /// Runs none, one or the only one of its bodies, which belong to the node, as a value says.
+    Conditional(Arc<ConditionalWork>),
     /// Work that only the implementation knows, which recorded it.
     Own(OwnWork),
 }
@@ -67,6 +70,7 @@ impl Work {
             Self::Words(_) => graph_node_type::BATCH_MEM_OP,
             Self::Alloc(_) => graph_node_type::MEM_ALLOC,
             Self::Free(_) => graph_node_type::MEM_FREE,
+            Self::Conditional(_) => graph_node_type::CONDITIONAL,
             // CUDA has no type for it; as with a host node, a launch comes back to this process.
             Self::Own(_) => graph_node_type::HOST,
         }
@@ -81,6 +85,7 @@ impl Work {
     pub(crate) fn may_replace(&self, old: &Self) -> bool {
         match (self, old) {
             (Self::Words(new), Self::Words(old)) => new.may_replace(old),
+            (Self::Conditional(new), Self::Conditional(old)) => new.may_replace(old),
             _ => self.kind() == old.kind(),
         }
     }

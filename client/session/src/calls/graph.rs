@@ -2,6 +2,7 @@
 //! launches to be posted. Plans are split into parts for the server and steps on the stream between them. A graph of
 //! device work alone is one part, so that its launch is one message.
 
+pub(crate) mod conditional;
 mod memory;
 mod send;
 mod split;
@@ -11,7 +12,7 @@ mod words;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
+    Context, CudaError, CudaResult, Event, Function, Graph, GraphExec, LaunchAttribute, LaunchAttributeValue,
     MemsetNodeParams, Stream, StreamMemoryOperation, launch_attribute,
 };
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
@@ -121,10 +122,20 @@ impl GraphCalls for Client {
         self.event(event).map(drop)
     }
 
+    fn graph_condition(&self, graph: Graph, context: Context, default_value: u32, flags: u32) -> CudaResult<u64> {
+        let vgpu = Arc::clone(&self.context_of_node(context)?.vgpu);
+        self.create_condition(graph, &vgpu, default_value, flags)
+    }
+
+    fn graph_conditions_end(&self, graph: Graph) {
+        self.end_home(graph);
+    }
+
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {
         let vgpu = self.vgpu_of_plan(plan)?;
         vgpu.errors.report()?;
         let mut parts = self.split(plan, &vgpu)?;
+        self.spend_home(plan);
         // As cuGraphInstantiateWithFlags numbers them; the others concern what is no part of the server's graph.
         let kept = if flags.uses_node_priority() { 8 } else { 0 };
         self.send_parts(&mut parts, plan, &vgpu, kept)?;
@@ -178,6 +189,9 @@ impl GraphCalls for Client {
     fn graph_exec_update(&self, exec: GraphExec, plan: &Plan) -> CudaResult<()> {
         let exec = self.exec(exec)?;
         exec.check()?;
+        if plan.has_conditions() {
+            return self.update_in_place(&exec, plan);
+        }
         let mut new = self.split(plan, &exec.vgpu)?;
         if !new.has_shape_of(&exec.parts) {
             log!(Warn, "cuGraphExecUpdate: a copy that moves between host and device is not supported");

@@ -2,7 +2,7 @@
 //! the stream at every launch (copies from and to the host, host functions, events). Nodes come in, marked as device
 //! work or not; the order of parts goes out. It sends nothing.
 
-use floe_surface::graph::Plan;
+use floe_surface::graph::{Plan, Within, Work};
 use floe_wire::GraphId;
 
 /// A plan in parts.
@@ -10,8 +10,21 @@ use floe_wire::GraphId;
 pub(crate) struct Parts {
     /// In the order they run.
     pub(crate) list: Vec<Part>,
+    /// The bodies of conditional nodes, outer ones first.
+    pub(crate) bodies: Vec<Body>,
     /// The place of each node of the plan.
     pub(crate) places: Vec<NodeLocation>,
+}
+
+/// A body of a conditional node, as the server has it.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// The conditional node's place in the plan, and which of its bodies it is.
+    pub(crate) within: Within,
+    /// The server's graph.
+    pub(crate) graph: u64,
+    /// These nodes of the plan.
+    pub(crate) nodes: Vec<usize>,
 }
 
 /// One part.
@@ -39,6 +52,12 @@ impl Parts {
             Part::Device { graph, .. } => Some(GraphId(*graph)),
             Part::Steps(_) => None,
         })
+    }
+
+    /// The bodies of the conditional node at this place.
+    pub(crate) fn bodies_of(&self, place: usize) -> Vec<GraphId> {
+        let bodies = self.bodies.iter().filter(|body| body.within.node == place);
+        bodies.map(|body| GraphId(body.graph)).collect()
     }
 
     /// Whether both are cut in the same places.
@@ -69,12 +88,13 @@ fn turns(plan: &Plan, is_device: &[bool]) -> Vec<usize> {
 /// Cuts a plan whose nodes are marked as device work or not; `next_id` names the server's graphs.
 pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> u64) -> Parts {
     let turns = turns(plan, is_device);
-    let mut parts = Parts { list: Vec::new(), places: vec![NodeLocation::Step; plan.nodes.len()] };
+    let mut parts = Parts { places: vec![NodeLocation::Step; plan.nodes.len()], ..Parts::default() };
     let last = turns.iter().copied().max().unwrap_or(0);
     // One pass to sort the nodes into their turns, so that long chains cost no more than wide graphs.
     let mut steps = vec![Vec::new(); last + 1];
     let mut device = vec![Vec::new(); last + 1];
-    for (index, turn) in turns.iter().enumerate() {
+    let outer = turns.iter().enumerate().filter(|(index, _)| plan.nodes[*index].within.is_none());
+    for (index, turn) in outer {
         if is_device[index] { device[*turn].push(index) } else { steps[*turn].push(index) }
     }
     let mut found_steps = false;
@@ -93,7 +113,27 @@ pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> 
         }
     }
     debug_assert!(found_steps || parts.list.len() <= 1, "device work alone is one part");
+    add_bodies(plan, &mut parts, next_id);
     parts
+}
+
+/// Each body of each conditional node is a graph of its own.
+fn add_bodies(plan: &Plan, parts: &mut Parts, mut next_id: impl FnMut() -> u64) {
+    let mut first = vec![0; plan.nodes.len()];
+    for (node, place) in plan.nodes.iter().zip(0..) {
+        if let Work::Conditional(work) = &node.work {
+            first[place] = parts.bodies.len();
+            let body = |body| Body { within: Within { node: place, body }, graph: next_id(), nodes: Vec::new() };
+            parts.bodies.extend((0..work.bodies().len()).map(body));
+        }
+    }
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let Some(within) = node.within else { continue };
+        let body = &mut parts.bodies[first[within.node] + within.body];
+        let number = u32::try_from(body.nodes.len()).unwrap_or(u32::MAX);
+        parts.places[index] = NodeLocation::Node { graph: body.graph, node: number };
+        body.nodes.push(index);
+    }
 }
 
 #[cfg(test)]
@@ -115,9 +155,10 @@ mod tests {
             work: work(*kind),
             after: after.iter().map(|from| PlanEdge { from: *from, data: GraphEdge::default() }).collect(),
             enabled: true,
+            within: None,
         };
         let is_device = nodes.iter().map(|(kind, _)| *kind != 's').collect();
-        (Plan { nodes: nodes.iter().map(node).collect() }, is_device)
+        (Plan { nodes: nodes.iter().map(node).collect(), ..Plan::default() }, is_device)
     }
 
     fn parts(nodes: &[(char, &[usize])]) -> Vec<(char, Vec<usize>)> {

@@ -114,6 +114,10 @@ pub enum Request<'a> {
     AddGraphWords(AddGraphWords),
     /// See [`SetGraphWords`].
     SetGraphWords(SetGraphWords),
+    /// See [`CreateGraphCondition`].
+    CreateGraphCondition(CreateGraphCondition),
+    /// See [`AddGraphConditional`].
+    AddGraphConditional(AddGraphConditional),
     /// See [`Launch`].
     Launch(Launch<'a>),
     /// See [`HostFunction`].
@@ -326,6 +330,8 @@ impl<'a> Request<'a> {
             DestroyGraph::KIND => DestroyGraph::decode(payload).map(Self::DestroyGraph),
             AddGraphWords::KIND => AddGraphWords::decode(payload).map(Self::AddGraphWords),
             SetGraphWords::KIND => SetGraphWords::decode(payload).map(Self::SetGraphWords),
+            CreateGraphCondition::KIND => CreateGraphCondition::decode(payload).map(Self::CreateGraphCondition),
+            AddGraphConditional::KIND => AddGraphConditional::decode(payload).map(Self::AddGraphConditional),
             Launch::KIND => Launch::decode(payload).map(Self::Launch),
             HostFunction::KIND => HostFunction::decode(payload).map(Self::HostFunction),
             HostFunctionDone::KIND => HostFunctionDone::decode(payload).map(Self::HostFunctionDone),
@@ -462,6 +468,8 @@ impl<'a> Request<'a> {
             Self::DestroyGraph(_) => DestroyGraph::NAME,
             Self::AddGraphWords(_) => AddGraphWords::NAME,
             Self::SetGraphWords(_) => SetGraphWords::NAME,
+            Self::CreateGraphCondition(_) => CreateGraphCondition::NAME,
+            Self::AddGraphConditional(_) => AddGraphConditional::NAME,
             Self::Launch(_) => Launch::NAME,
             Self::HostFunction(_) => HostFunction::NAME,
             Self::HostFunctionDone(_) => HostFunctionDone::NAME,
@@ -597,6 +605,8 @@ impl<'a> Request<'a> {
             Self::DestroyGraph(_) => DestroyGraph::CLASS,
             Self::AddGraphWords(_) => AddGraphWords::CLASS,
             Self::SetGraphWords(_) => SetGraphWords::CLASS,
+            Self::CreateGraphCondition(_) => CreateGraphCondition::CLASS,
+            Self::AddGraphConditional(_) => AddGraphConditional::CLASS,
             Self::Launch(_) => Launch::CLASS,
             Self::HostFunction(_) => HostFunction::CLASS,
             Self::HostFunctionDone(_) => HostFunctionDone::CLASS,
@@ -732,6 +742,8 @@ impl<'a> Request<'a> {
             Self::DestroyGraph(_) => DestroyGraph::KIND,
             Self::AddGraphWords(_) => AddGraphWords::KIND,
             Self::SetGraphWords(_) => SetGraphWords::KIND,
+            Self::CreateGraphCondition(_) => CreateGraphCondition::KIND,
+            Self::AddGraphConditional(_) => AddGraphConditional::KIND,
             Self::Launch(_) => Launch::KIND,
             Self::HostFunction(_) => HostFunction::KIND,
             Self::HostFunctionDone(_) => HostFunctionDone::KIND,
@@ -866,6 +878,8 @@ impl<'a> Request<'a> {
             Self::DestroyGraph(message) => message.encode(out),
             Self::AddGraphWords(message) => message.encode(out),
             Self::SetGraphWords(message) => message.encode(out),
+            Self::CreateGraphCondition(message) => message.encode(out),
+            Self::AddGraphConditional(message) => message.encode(out),
             Self::Launch(message) => message.encode(out),
             Self::HostFunction(message) => message.encode(out),
             Self::HostFunctionDone(message) => message.encode(out),
@@ -1024,6 +1038,8 @@ impl Request<'_> {
             Self::DestroyGraph(message) => handler.destroy_graph(message),
             Self::AddGraphWords(message) => handler.add_graph_words(&message),
             Self::SetGraphWords(message) => handler.set_graph_words(&message),
+            Self::CreateGraphCondition(message) => handler.create_graph_condition(message),
+            Self::AddGraphConditional(message) => handler.add_graph_conditional(&message),
             Self::Launch(message) => handler.launch(&message),
             Self::HostFunction(message) => handler.host_function(message),
             Self::HostFunctionDone(_) => Err(H::misplaced(Recipient::Reader)),
@@ -1211,6 +1227,18 @@ impl Request<'_> {
                 by: Some(Key::default().with(&it.node)),
                 absorbs: None,
             },
+            Self::CreateGraphCondition(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
+            Self::AddGraphConditional(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Graph, id: it.graph.0 },
+                bytes: None,
+                by: None,
+                absorbs: None,
+            },
             Self::UnloadLibrary(it) => {
                 Recipe::Ends { object: Object { kind: ObjectKind::Library, id: it.library.0 }, bytes: None }
             }
@@ -1371,6 +1399,15 @@ impl Request<'_> {
             }
             Self::SetGraphWords(it) => {
                 see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::CreateGraphCondition(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+            }
+            Self::AddGraphConditional(it) => {
+                see(Object { kind: ObjectKind::Graph, id: it.graph.0 });
+                for each in &it.bodies {
+                    see(Object { kind: ObjectKind::Graph, id: each.0 });
+                }
             }
             Self::UnloadLibrary(it) => {
                 see(Object { kind: ObjectKind::Library, id: it.library.0 });

@@ -719,6 +719,123 @@ impl Message for SetGraphWords {
     }
 }
 
+/// Makes a conditional handle for a graph that is not instantiated: the number that its kernels set the value by, and that one conditional node has. `flags` as cuGraphConditionalHandleCreate (0, or 1: each launch begins with `value`). A session with one is not moved.
+///
+/// Kind 0x0a11, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CreateGraphCondition {
+    pub graph: GraphId,
+    pub value: u32,
+    pub flags: u32,
+}
+
+impl<'a> Field<'a> for CreateGraphCondition {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.value.to_le_bytes());
+        room[12..16].copy_from_slice(&self.flags.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, value: reader.field("value")?, flags: reader.field("flags")? })
+    }
+}
+
+impl Message for CreateGraphCondition {
+    const KIND: u16 = 0x0a11;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "CreateGraphCondition";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for CreateGraphCondition {
+    type Reply<'a> = CreateGraphConditionReply;
+}
+
+/// What answers [`CreateGraphCondition`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CreateGraphConditionReply {
+    pub handle: u64,
+}
+
+impl<'a> Field<'a> for CreateGraphConditionReply {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.handle.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { handle: reader.field("handle")? })
+    }
+}
+
+/// The next node runs one of `bodies` as the value of `handle` says; `kind` as CUgraphConditionalNodeType. The bodies are graphs without nodes, whose nodes are added as any graph's until `graph` is instantiated. They go with it, and are not instantiated, launched or destroyed on their own.
+///
+/// Kind 0x0a12, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphConditional {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+    pub handle: u64,
+    pub kind: u32,
+    pub bodies: Vec<GraphId>,
+}
+
+impl<'a> Field<'a> for AddGraphConditional {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST
+        + <Vec<GraphEdge> as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <Vec<GraphId> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.handle.to_le_bytes());
+        room[8..12].copy_from_slice(&self.kind.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.bodies.len()));
+        for element in &self.bodies {
+            element.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            graph: reader.field("graph")?,
+            after: reader.field("after")?,
+            handle: reader.field("handle")?,
+            kind: reader.field("kind")?,
+            bodies: reader.field("bodies")?,
+        })
+    }
+}
+
+impl Message for AddGraphConditional {
+    const KIND: u16 = 0x0a12;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphConditional";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// A copy of a box of device memory. Pitches are any for one row, slices any for one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphCopy {
@@ -933,4 +1050,16 @@ pub trait GraphRequests: Handler {
     /// # Errors
     /// The handler's.
     fn set_graph_words(&mut self, message: &SetGraphWords) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CreateGraphCondition`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_graph_condition(&mut self, message: CreateGraphCondition) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphConditional`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_conditional(&mut self, message: &AddGraphConditional) -> Result<Self::Answer, Self::Fault>;
 }

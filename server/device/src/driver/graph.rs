@@ -4,9 +4,11 @@
 use super::launch::with_parameters;
 use crate::Driver;
 use crate::driver::missing;
+use crate::requests::{Conditional, NodeBodies};
 use floe_abi::{
-    BatchMemOpNodeParams, Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode,
-    KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, StreamMemoryOperation,
+    BatchMemOpNodeParams, ConditionalNodeParams, Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec,
+    GraphNode, GraphNodeParams, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams,
+    StreamMemoryOperation, graph_node_type,
 };
 
 /// A kernel as a node has it.
@@ -135,6 +137,43 @@ impl Driver {
         Ok(node)
     }
 
+    /// A handle of a conditional node. `cuGraphConditionalHandleCreate`.
+    pub fn graph_condition(&self, graph: Graph, context: Context, value: u32, flags: u32) -> CudaResult<u64> {
+        let (call, mut handle) = (find!(self, cuGraphConditionalHandleCreate), 0);
+        // SAFETY: the output is our own.
+        unsafe { call(&raw mut handle, graph, context, value, flags) }.into_result()?;
+        Ok(handle)
+    }
+
+    /// Adds a conditional node; gives it with its bodies. `cuGraphAddNode_v2`.
+    pub fn graph_add_conditional(
+        &self,
+        graph: Graph,
+        after: &[GraphNode],
+        node: &Conditional,
+        context: Context,
+    ) -> CudaResult<NodeBodies> {
+        let call = find!(self, cuGraphAddNode_v2);
+        let (asked, mut made) = (node.to_params(context), GraphNode::NULL);
+        let mut params =
+            GraphNodeParams { kind: graph_node_type::CONDITIONAL, reserved0: [0; 3], words: [0; 29], reserved2: 0 };
+        let own = params.words.as_mut_ptr().cast::<ConditionalNodeParams>();
+        // SAFETY: the struct of a conditional node begins at the first word, is plain numbers, and is shorter than the words.
+        unsafe { own.write(asked) };
+        // SAFETY: the outputs are our own, the dependencies live through the call.
+        unsafe { call(&raw mut made, graph, after.as_ptr(), std::ptr::null(), after.len(), &raw mut params) }
+            .into_result()?;
+        // SAFETY: as above; every value is one of its numbers.
+        let told = unsafe { params.words.as_ptr().cast::<ConditionalNodeParams>().read() };
+        let bodies = told.bodies as *const Graph;
+        if bodies.is_null() || !bodies.is_aligned() {
+            return Err(CudaError::UNKNOWN);
+        }
+        // SAFETY: the driver has made an array of as many graphs, which lives as long as the node.
+        let bodies = unsafe { std::slice::from_raw_parts(bodies, node.size as usize) };
+        Ok((made, bodies.to_vec()))
+    }
+
     /// Adds a dependency that waits for part of a node. `cuGraphAddDependencies_v2`.
     pub fn graph_add_edge(&self, graph: Graph, from: GraphNode, to: GraphNode, edge: GraphEdge) -> CudaResult<()> {
         let call = find!(self, cuGraphAddDependencies_v2);
@@ -196,6 +235,12 @@ impl Driver {
         let call = find!(self, cuGraphExecMemsetNodeSetParams);
         // SAFETY: the struct lives through the call.
         unsafe { call(exec, node, fill, context) }.into_result()
+    }
+}
+
+impl Conditional {
+    fn to_params(self, context: Context) -> ConditionalNodeParams {
+        ConditionalNodeParams { handle: self.handle, kind: self.kind, size: self.size, bodies: 0, context }
     }
 }
 

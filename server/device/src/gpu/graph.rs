@@ -6,7 +6,7 @@ use floe_abi::{Context, CudaResult, DevicePtr, Graph, GraphExec, GraphNode, Memc
 
 use super::numbers::size;
 use crate::Driver;
-use crate::requests::{NodeCopy, NodeEdge, NodeWork, Pattern};
+use crate::requests::{Conditional, NodeBodies, NodeCopy, NodeEdge, NodeWork, Pattern};
 
 /// Pitch and rows per slice of one end.
 fn steps(copy: &NodeCopy, pitch: u64, slice: u64) -> CudaResult<(usize, usize)> {
@@ -55,7 +55,7 @@ pub(super) fn add(
     after: &[NodeEdge],
     work: &NodeWork<'_>,
 ) -> CudaResult<GraphNode> {
-    let whole: Vec<GraphNode> = after.iter().filter(|edge| edge.is_whole()).map(|edge| edge.from).collect();
+    let whole = whole(after);
     let node = match work {
         NodeWork::Empty => driver.graph_add_empty(graph, &whole),
         NodeWork::Kernel(work, attributes) => driver.graph_add_kernel(graph, &whole, work, attributes),
@@ -63,11 +63,35 @@ pub(super) fn add(
         NodeWork::Fill(at, pattern) => driver.graph_add_fill(graph, &whole, &fill(*at, pattern)?, context),
         NodeWork::Words(operations) => driver.graph_add_words(graph, &whole, operations, context),
     }?;
+    add_edges(driver, graph, after, node)?;
+    Ok(node)
+}
+
+/// Adds a conditional node, behind others as any.
+pub(super) fn add_conditional(
+    driver: &Driver,
+    context: Context,
+    graph: Graph,
+    after: &[NodeEdge],
+    node: &Conditional,
+) -> CudaResult<NodeBodies> {
+    let (node, bodies) = driver.graph_add_conditional(graph, &whole(after), node, context)?;
+    add_edges(driver, graph, after, node)?;
+    Ok((node, bodies))
+}
+
+/// The nodes all of which is waited for.
+fn whole(after: &[NodeEdge]) -> Vec<GraphNode> {
+    after.iter().filter(|edge| edge.is_whole()).map(|edge| edge.from).collect()
+}
+
+/// Adds the edges that wait for part of a node.
+fn add_edges(driver: &Driver, graph: Graph, after: &[NodeEdge], node: GraphNode) -> CudaResult<()> {
     for edge in after.iter().filter(|edge| !edge.is_whole()) {
         let data = floe_abi::GraphEdge { from_port: edge.port, kind: edge.kind, ..floe_abi::GraphEdge::default() };
         driver.graph_add_edge(graph, edge.from, node, data)?;
     }
-    Ok(node)
+    Ok(())
 }
 
 /// Changes what a node of an instantiated graph does.

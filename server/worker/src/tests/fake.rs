@@ -14,9 +14,9 @@ use floe_abi::{
     TensorMap, TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 use floe_device::{
-    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, HASH_UNIT, HashKey, Image, KernelFacts, KernelSetting,
-    LaunchRequest, Limits, LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeEdge, NodeWork,
-    PageSize, Pattern, Pinned, PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest, UnitHash,
+    ArrayPlace, ClusterQuestion, Code, Conditional, Costs, Device, End, HASH_UNIT, HashKey, Image, KernelFacts,
+    KernelSetting, LaunchRequest, Limits, LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeBodies,
+    NodeEdge, NodeWork, PageSize, Pattern, Pinned, PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest, UnitHash,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -890,6 +890,22 @@ impl Device for Fake {
         let after: Vec<u64> = after.iter().map(|edge| edge.from.0 - 1).collect();
         nodes.push(format!("{words} after {after:?}"));
         Ok(GraphNode(nodes.len() as u64))
+    }
+
+    fn graph_condition(&self, graph: Graph, value: u32, flags: u32) -> CudaResult<u64> {
+        let mut state = self.state();
+        state.check()?;
+        state.next += 1;
+        Ok(graph.0 << 32 | u64::from(value) << 8 | state.next << 1 | u64::from(flags))
+    }
+
+    fn add_conditional(&self, graph: Graph, after: &[NodeEdge], node: &Conditional) -> CudaResult<NodeBodies> {
+        let bodies = (0..node.size).map(|_| self.create_graph()).collect::<CudaResult<Vec<Graph>>>()?;
+        let mut state = self.state();
+        let after: Vec<u64> = after.iter().map(|edge| edge.from.0 - 1).collect();
+        let nodes = state.graphs.get_mut(&graph.0).unwrap();
+        nodes.push(format!("branch {} of {} after {after:?}", node.kind, bodies.len()));
+        Ok((GraphNode(nodes.len() as u64), bodies))
     }
 
     fn instantiate(&self, graph: Graph, _flags: u64) -> CudaResult<GraphExec> {

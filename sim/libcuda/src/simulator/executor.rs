@@ -1,9 +1,11 @@
 //! In: work for streams, from any thread of the program. Out: the work, done in stream order. The machine's pool runs
-//! kernels, a few threads run copies, one runs host functions, and one polls the words of memory that streams wait for.
+//! kernels, a few threads run copies, one runs host functions, one begins the rounds of loops, and one polls the words of memory
+//! that streams wait for.
 //! Waiting callers wake.
 //! This file holds the queue and its waiters; `running` assigns work to threads. After a fault nothing more of that
 //! context runs. It never calls into the program while it holds its lock.
 
+pub(crate) mod branch;
 pub(crate) mod events;
 mod held;
 pub(crate) mod output;
@@ -40,6 +42,7 @@ struct ExecutorState {
     transfer_threads: usize,
     idle_transfer_threads: usize,
     host_thread: bool,
+    loop_thread: bool,
     /// Streams whose front waits for a word of memory.
     held: Vec<Held>,
     words_thread: bool,
@@ -51,6 +54,7 @@ pub(crate) struct Executor {
     state: Mutex<ExecutorState>,
     transfers: Condvar,
     host_calls: Condvar,
+    loops: Condvar,
     words: Condvar,
     progress: Condvar,
     pool: Pool,
@@ -67,6 +71,7 @@ impl Executor {
             transfer_threads: 0,
             idle_transfer_threads: 0,
             host_thread: false,
+            loop_thread: false,
             held: Vec::new(),
             words_thread: false,
             waiting: 0,
@@ -75,6 +80,7 @@ impl Executor {
             state: Mutex::new(state),
             transfers: Condvar::new(),
             host_calls: Condvar::new(),
+            loops: Condvar::new(),
             words: Condvar::new(),
             progress: Condvar::new(),
             pool: Pool::new(cores),
@@ -193,7 +199,7 @@ impl Executor {
     ) -> MutexGuard<'a, ExecutorState> {
         for position in positions {
             while !is_over(&state, *position) {
-                let mine = |work: &Work| work.thread_kind() != ThreadKind::HostThread;
+                let mine = |work: &Work| !matches!(work.thread_kind(), ThreadKind::HostThread | ThreadKind::LoopThread);
                 if let Some((taken, work)) = state.queues.take_from(position.stream, mine) {
                     state = self.perform(state, taken, work);
                     continue;

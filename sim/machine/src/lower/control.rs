@@ -105,6 +105,7 @@ impl Body<'_, '_> {
             "__assertfail" => (Builtin::AssertFail, 5),
             "malloc" => (Builtin::Malloc, 1),
             "free" => (Builtin::Free, 1),
+            "cudaGraphSetConditional" => (Builtin::SetConditional, 2),
             _ => return Err(format!("call of a function that is not defined: {name}")),
         };
         if arguments.len() != count {

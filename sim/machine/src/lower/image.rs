@@ -66,6 +66,7 @@ pub(crate) enum Builtin {
     AssertFail,
     Malloc,
     Free,
+    SetConditional,
 }
 
 /// A call instruction.

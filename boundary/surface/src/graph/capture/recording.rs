@@ -58,12 +58,12 @@ impl Graphs {
     /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
     ///
     /// # Errors
-    /// As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, which
-    /// invalidates the capture.
+    /// As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory or has conditional
+    /// nodes, which invalidates the capture.
     pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
         let mut state = self.lock();
         let (graph, after) = state.next_on(stream)?;
-        if plan.has_memory() {
+        if plan.has_memory() || plan.has_conditions() {
             if let Some(id) = state.captures.of(stream) {
                 state.captures.invalidate(id);
             }

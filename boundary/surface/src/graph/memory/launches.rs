@@ -179,11 +179,15 @@ impl Graphs {
     }
 }
 
-/// Gives the implementation back what no graph can need any more. Called behind all that may end a graph, an instantiated
+/// Gives the implementation back what no graph can need any more, and says which graphs with conditional handles are gone. Called behind all that may end a graph, an instantiated
 /// graph or an allocation.
 pub fn settle<D: crate::GraphCalls + crate::GraphMemoryCalls>(driver: &D) {
     let over = std::mem::take(&mut driver.graphs().lock().memory.over);
     for memory in over {
         driver.graph_memory_release(&memory);
+    }
+    let gone = std::mem::take(&mut driver.graphs().lock().gone);
+    for graph in gone {
+        driver.graph_conditions_end(graph);
     }
 }

@@ -115,7 +115,12 @@ marshallers! {
         // SAFETY: the program's struct.
         let wish = *unsafe { c::reference(params.cast_const()) }?;
         let result = instantiate(driver, graph, wish.flags);
-        let reason = result.map_or_else(instantiate_result, |_| graph_instantiate_result::SUCCESS);
+        let reason = match result {
+            Err(CudaError::INVALID_VALUE) if driver.graphs().has_unused_condition(graph) => {
+                graph_instantiate_result::CONDITIONAL_HANDLE_UNUSED
+            }
+            result => result.map_or_else(instantiate_result, |_| graph_instantiate_result::SUCCESS),
+        };
         let told = GraphInstantiation { error_node: GraphNode::NULL, result: reason, ..wish };
         // SAFETY: the program's struct and variable.
         unsafe {

@@ -114,7 +114,9 @@ pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams)
         kind::BATCH_MEM_OP => unsafe { words(driver, &part(params)) },
         // They are added by functions of their own, and what they do is never changed.
         kind::MEM_ALLOC | kind::MEM_FREE => Err(CudaError::NOT_SUPPORTED),
-        kind::EXT_SEMAS_SIGNAL | kind::EXT_SEMAS_WAIT | kind::CONDITIONAL => {
+        // A node of its own kind is added by a function of its own, and stays as it is.
+        kind::CONDITIONAL => Err(CudaError::NOT_SUPPORTED),
+        kind::EXT_SEMAS_SIGNAL | kind::EXT_SEMAS_WAIT => {
             refused(format_args!("graph nodes of this kind are not supported, CUgraphNodeType: {}", params.kind));
             Err(CudaError::NOT_SUPPORTED)
         }
@@ -150,6 +152,7 @@ impl Part for EventNodeParams {}
 impl Part for MemAllocNodeParams {}
 impl Part for MemFreeNodeParams {}
 impl Part for BatchMemOpNodeParams {}
+impl Part for ConditionalNodeParams {}
 
 /// The struct of one kind.
 pub(super) fn part<T: Part>(params: &GraphNodeParams) -> T {

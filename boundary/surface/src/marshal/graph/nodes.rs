@@ -76,6 +76,14 @@ unsafe fn add_any<D: crate::Driver>(
             unsafe { c::put(params, told) };
             made
         }
+        graph_node_type::CONDITIONAL => {
+            let mut told = *known;
+            let (made, conditional) = driver.graphs().add_conditional(graph, after, &make::part(known))?;
+            make::put_part(&mut told, conditional);
+            // SAFETY: the program's struct, which CUDA writes the address of the bodies to.
+            unsafe { c::put(params, told) };
+            made
+        }
         graph_node_type::MEM_FREE => {
             let freed: MemFreeNodeParams = make::part(known);
             driver.graphs().add_free(Target::Graph(graph, after), freed.address)?

@@ -1,5 +1,7 @@
-//! User objects: C's destructor and argument come in, the surface calls them when the last reference goes.
+//! User objects, and handles of conditional nodes. C's destructor and argument come in, the surface calls them when the
+//! last reference goes. The number of a handle is the implementation's; whose it is the surface's graphs know.
 
+use crate::graph::settle;
 use crate::marshal::marshallers;
 use crate::prelude::*;
 
@@ -41,5 +43,25 @@ marshallers! {
     /// `cuGraphReleaseUserObject`.
     fn cuGraphReleaseUserObject(driver, graph: Graph, object: UserObject, count: u32) {
         driver.graphs().let_object_go(graph, object, count)
+    }
+
+    /// `cuGraphConditionalHandleCreate`.
+    fn cuGraphConditionalHandleCreate(
+        driver, handle: *mut u64, graph: Graph, context: Context, default_value: u32, flags: u32,
+    ) {
+        c::present(handle)?;
+        if flags & !graph_conditional_flags::ASSIGN_DEFAULT != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let root = driver.graphs().graph_for_condition(graph)?;
+        let made = driver.graph_condition(root, context, default_value, flags)?;
+        let kept = driver.graphs().keep_condition(root, made, context);
+        if kept.is_err() {
+            settle(driver);
+        }
+        kept?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(handle, made) };
+        Ok(())
     }
 }

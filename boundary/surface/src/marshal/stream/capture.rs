@@ -36,15 +36,14 @@ marshallers! {
         begin(driver, stream.or(default_stream), mode, Some((graph, &after)))
     }
 
-    /// `cuStreamEndCapture`.
+    /// `cuStreamEndCapture`: a program that has the graph already, as one it captured into, passes NULL.
     fn cuStreamEndCapture(driver, default_stream: Stream, stream: Stream, graph: *mut Graph) {
-        c::present(graph)?;
         let stream = driver.stream_for_capture(stream.or(default_stream))?;
         let result = driver.graphs().end_capture(&stream);
         if result.is_err() {
             settle(driver);
         }
-        // SAFETY: the program's variable.
+        // SAFETY: NULL or the program's variable.
         unsafe { c::put(graph, result.unwrap_or_default()) };
         result.map(drop)
     }

@@ -7,9 +7,9 @@ use floe_abi::{CudaError, CudaResult};
 use floe_surface::CopyPlace;
 use floe_surface::graph::{CopyWork, FillWork, KernelWork, Plan, Work};
 use floe_wire::{
-    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph, DestroyGraph, GraphCopy,
-    GraphEdge, GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy, SetGraphFill, SetGraphKernel,
-    SetGraphWords,
+    AddGraphConditional, AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph,
+    DestroyGraph, GraphCopy, GraphEdge, GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy, SetGraphFill,
+    SetGraphKernel, SetGraphWords,
 };
 
 use crate::client::Client;
@@ -66,9 +66,31 @@ impl Client {
         for part in &parts.list {
             let Part::Device { graph, nodes } = part else { continue };
             let graph = GraphId(*graph);
-            vgpu.connection.post(&CreateGraph { graph })?;
-            for index in nodes {
-                self.send_node(vgpu, graph, edges(plan, parts, *index), &plan.nodes[*index].work)?;
+            // A graph with conditional handles is there since the first.
+            if !plan.has_conditions() {
+                vgpu.connection.post(&CreateGraph { graph })?;
+            }
+            self.send_graph(vgpu, parts, plan, graph, nodes)?;
+        }
+        parts.bodies.iter().try_for_each(|body| self.send_graph(vgpu, parts, plan, GraphId(body.graph), &body.nodes))
+    }
+
+    /// Posts the nodes of one graph of the server's.
+    fn send_graph(
+        &self,
+        vgpu: &Arc<Vgpu>,
+        parts: &Parts,
+        plan: &Plan,
+        graph: GraphId,
+        nodes: &[usize],
+    ) -> CudaResult<()> {
+        for index in nodes {
+            let (after, work) = (edges(plan, parts, *index), &plan.nodes[*index].work);
+            if let Work::Conditional(work) = work {
+                let (handle, kind, bodies) = (work.handle(), work.kind(), parts.bodies_of(*index));
+                vgpu.connection.post(&AddGraphConditional { graph, after, handle, kind, bodies })?;
+            } else {
+                self.send_node(vgpu, graph, after, work)?;
             }
         }
         Ok(())

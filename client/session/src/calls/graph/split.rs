@@ -32,7 +32,8 @@ impl Client {
     pub(super) fn is_device_work(&self, work: &Work, vgpu: &Arc<Vgpu>) -> CudaResult<bool> {
         let here = |at| self.owner(at, Some(vgpu)).is_some_and(|window| Arc::ptr_eq(self.holder(window, at), vgpu));
         Ok(match work {
-            Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Kernel(_) | Work::Words(_) => true,
+            Work::Empty | Work::Alloc(_) | Work::Free(_) => true,
+            Work::Kernel(_) | Work::Words(_) | Work::Conditional(_) => true,
             Work::Fill(fill) => here(fill.fill.at),
             Work::Copy(copy) => match (copy.copy.source.place, copy.copy.destination.place) {
                 (CopyPlace::Device(from, _), CopyPlace::Device(to, _)) => here(from) && here(to),
@@ -47,6 +48,22 @@ impl Client {
     pub(super) fn split(&self, plan: &Plan, vgpu: &Arc<Vgpu>) -> CudaResult<Parts> {
         let told = |node: &floe_surface::graph::PlanNode| self.is_device_work(&node.work, vgpu);
         let is_device = plan.nodes.iter().map(told).collect::<CudaResult<Vec<_>>>()?;
-        Ok(cut(plan, &is_device, || vgpu.next_id()))
+        let Some(graph) = plan.conditions else {
+            return Ok(cut(plan, &is_device, || vgpu.next_id()));
+        };
+        if plan.nodes.iter().zip(&is_device).any(|(node, is_device)| node.within.is_some() && !is_device) {
+            log!(Warn, "a copy from or to the host in a body of a conditional node is not supported");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let mut home = Some(self.home(graph, vgpu)?);
+        let parts = cut(plan, &is_device, || home.take().unwrap_or_else(|| vgpu.next_id()));
+        if parts.graphs().count() > 1 {
+            log!(
+                Warn,
+                "copies from or to the host, host functions or events between the device work of a graph with conditional nodes are not supported"
+            );
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(parts)
     }
 }

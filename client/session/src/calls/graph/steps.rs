@@ -42,7 +42,7 @@ impl Client {
             Work::Record(event) => self.event(*event)?.record_on(stream),
             Work::Wait(event) => Self::wait_on(stream, &*self.event(*event)?),
             Work::Own(work) => self.group_recorded(stream, work),
-            Work::Kernel(_) | Work::Words(_) | Work::Child(_) => Err(CudaError::NOT_SUPPORTED),
+            Work::Kernel(_) | Work::Words(_) | Work::Child(_) | Work::Conditional(_) => Err(CudaError::NOT_SUPPORTED),
         }
     }
 }

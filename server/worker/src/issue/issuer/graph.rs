@@ -3,21 +3,21 @@
 //! order. A node names only earlier ones, so no client can tie a circle; a node that cannot be fails its graph and nothing
 //! else.
 
-use std::collections::BTreeMap;
+mod conditional;
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, GraphExec, GraphNode};
 use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
 use floe_wire::{
-    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph, DestroyGraph,
-    EnableGraphNode, GraphEdge, GraphId, GraphRequests, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy,
-    SetGraphFill, SetGraphKernel, SetGraphWords, UpdateGraph, UploadGraph,
+    AddGraphConditional, AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph,
+    CreateGraphCondition, DestroyGraph, EnableGraphNode, GraphEdge, GraphId, GraphRequests, InstantiateGraph, KernelId,
+    LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, SetGraphWords, UpdateGraph, UploadGraph,
 };
 
 use super::launch::plain_attributes;
 use super::stream_memory::{Batch, WordWork};
 use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
-use crate::issue::objects::graph::GraphObject;
+use crate::issue::objects::graph::{Conditional, GraphObject};
 use crate::memory::budget::cost;
 
 /// More nodes of one graph than any program's has.
@@ -31,16 +31,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
     fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
         self.graphs.check_posted(message.graph.0)?;
         let created = self.device().create_graph();
-        let words = BTreeMap::new();
-        let object = created.map(|graph| GraphObject {
-            graph,
-            nodes: Vec::new(),
-            exec: None,
-            words,
-            kept: 0,
-            frame: 0,
-            failed: None,
-        });
+        let object = created.map(|graph| GraphObject::new(graph, Conditional::default()));
         self.graphs.bind(message.graph.0, object);
         Ok(Answer::Nothing)
     }
@@ -84,13 +75,12 @@ impl<D: Device> GraphRequests for Issuer<D> {
             return violation(format!("unknown flags of an instantiation: {:#x}", message.flags));
         }
         let object = self.graphs.get(message.graph.0)?;
+        object.check_own()?;
         if object.exec.is_some() {
             return violation("a graph is instantiated twice");
         }
-        if let Some(error) = object.failed {
-            return Err(error.into());
-        }
-        let (graph, nodes, frame) = (object.graph, object.nodes.len() as u64, object.frame);
+        let graph = object.graph;
+        let (nodes, frame) = self.whole_graph(message.graph.0)?;
         self.takes_frame(frame)?;
         let kept = nodes * cost::INSTANTIATED_NODE;
         self.allowance.ledger.nodes(nodes)?;
@@ -108,6 +98,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
         let object = self.graphs.get_mut(message.graph.0)?;
         object.exec = Some(made?);
         object.kept += kept;
+        object.conditional.nodes = nodes;
         body(&())
     }
 
@@ -151,10 +142,9 @@ impl<D: Device> GraphRequests for Issuer<D> {
     }
 
     fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Answer, Fault> {
-        let object = self.graphs.get(message.graph.0)?;
-        let (exec, node) = (object.exec()?, object.node(message.node)?);
+        let (root, exec, node) = self.instantiated(message.graph, message.node)?;
         if let Err(error) = self.device().graph_node_set_enabled(exec, node, message.enabled.into()) {
-            self.graphs.get_mut(message.graph.0)?.failed = Some(error);
+            self.graphs.get_mut(root)?.failed = Some(error);
             return Err(error.into());
         }
         Ok(Answer::Nothing)
@@ -162,6 +152,10 @@ impl<D: Device> GraphRequests for Issuer<D> {
 
     fn update_graph(&mut self, message: UpdateGraph) -> Result<Answer, Fault> {
         let exec = self.graphs.get(message.graph.0)?.exec()?;
+        let decides = |graph: &GraphObject| graph.conditional.root.is_some() || graph.conditional.has_handles;
+        if decides(self.graphs.get(message.graph.0)?) || self.graphs.get(message.new.0).is_ok_and(decides) {
+            return violation("a graph in which values decide is updated as a whole");
+        }
         let Some(new) = self.graphs.remove(message.new.0)? else {
             return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE.into());
         };
@@ -177,13 +171,28 @@ impl<D: Device> GraphRequests for Issuer<D> {
     }
 
     fn destroy_graph(&mut self, message: DestroyGraph) -> Result<Answer, Fault> {
+        if let Ok(object) = self.graphs.get(message.graph.0) {
+            object.check_own()?;
+        }
         if let Some(object) = self.graphs.remove(message.graph.0)? {
+            self.drop_bodies(&object)?;
             self.drop_graph(&object)?;
         }
         Ok(Answer::Nothing)
     }
 
+    fn create_graph_condition(&mut self, message: CreateGraphCondition) -> Result<Answer, Fault> {
+        self.create_condition(message)
+    }
+
+    fn add_graph_conditional(&mut self, message: &AddGraphConditional) -> Result<Answer, Fault> {
+        self.add_conditional(message)
+    }
+
     fn add_graph_words(&mut self, message: &AddGraphWords) -> Result<Answer, Fault> {
+        if let Ok(object) = self.graphs.get(message.graph.0) {
+            object.check_own()?;
+        }
         let batch = Batch::read(&message.operations)?;
         let (work, bytes) = (NodeWork::Words(&batch.operations), size_of_val(&*batch.operations));
         let answer = self.add_node(message.graph, &message.after, bytes, Ok(work))?;
@@ -217,7 +226,8 @@ impl<D: Device> Issuer<D> {
             Err(Fault::Program(_)) => return Ok(Answer::Nothing),
             object => object?,
         };
-        if object.exec.is_some() || object.nodes.len() >= NODES {
+        let root = object.conditional.root.map_or(Ok(object), |root| self.graphs.get(root))?;
+        if root.exec.is_some() || object.nodes.len() >= NODES {
             return violation("a node for a graph that takes none");
         }
         let edges = object.edges(after)?;
@@ -273,19 +283,25 @@ impl<D: Device> Issuer<D> {
 
     /// Changes a node. If that fails, the graph would do something else than the program asked for.
     fn set_node(&mut self, id: GraphId, node: u32, work: Result<NodeWork<'_>, Fault>) -> Result<Answer, Fault> {
-        let object = self.graphs.get(id.0)?;
-        let (exec, node) = (object.exec()?, object.node(node)?);
+        let (root, exec, node) = self.instantiated(id, node)?;
         let set = work.and_then(|work| Ok(self.device().set_node(exec, node, &work)?));
         if let Err(Fault::Program(error) | Fault::Explained(error, _)) = set {
-            self.graphs.get_mut(id.0)?.failed = Some(error);
+            self.graphs.get_mut(root)?.failed = Some(error);
         }
         set.map(|()| Answer::Nothing)
+    }
+
+    /// A node of an instantiated graph or of a body of one: the graph that was instantiated, and both as the driver has them.
+    fn instantiated(&self, id: GraphId, node: u32) -> Result<(u64, GraphExec, GraphNode), Fault> {
+        let object = self.graphs.get(id.0)?;
+        let root = object.conditional.root.unwrap_or(id.0);
+        Ok((root, self.graphs.get(root)?.exec()?, object.node(node)?))
     }
 
     fn drop_graph(&mut self, object: &GraphObject) -> Result<(), CudaError> {
         self.allowance.budget.give(object.kept);
         if object.exec.is_some() {
-            self.allowance.ledger.nodes_end(object.nodes.len() as u64);
+            self.allowance.ledger.nodes_end(object.conditional.nodes);
         }
         let launched = object.exec.map_or(Ok(()), |exec| self.device().graph_exec_destroy(exec));
         launched.and(self.device().graph_destroy(object.graph))
@@ -295,7 +311,12 @@ impl<D: Device> Issuer<D> {
     pub(super) fn drop_graphs(&mut self) {
         let objects: Vec<GraphObject> = self.graphs.drain().collect();
         for object in &objects {
-            let _ = self.drop_graph(object);
+            // A body is the driver's as long as its node.
+            if object.conditional.root.is_some() {
+                self.allowance.budget.give(object.kept);
+            } else {
+                let _ = self.drop_graph(object);
+            }
         }
     }
 }

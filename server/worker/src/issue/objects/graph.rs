@@ -2,7 +2,7 @@
 //! In: the client's numbers of nodes. Out: the driver's nodes, edges and executable graph, or why there is none.
 //! It calls no driver.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
 use floe_device::NodeEdge;
@@ -16,6 +16,8 @@ pub(crate) struct GraphObject {
     pub(crate) graph: Graph,
     pub(crate) nodes: Vec<GraphNode>,
     pub(crate) exec: Option<GraphExec>,
+    /// What conditional nodes make of it.
+    pub(crate) conditional: Conditional,
     /// The nodes' operations on words of memory, by the nodes' numbers.
     pub(crate) words: BTreeMap<u32, Vec<WordOperation>>,
     /// Bytes of host memory its nodes are charged.
@@ -26,7 +28,38 @@ pub(crate) struct GraphObject {
     pub(crate) failed: Option<CudaError>,
 }
 
+/// A graph's part in what values decide.
+#[derive(Debug, Default)]
+pub(crate) struct Conditional {
+    /// The graph that it is a body in, however deep; `None`: it is one of its own.
+    pub(crate) root: Option<u64>,
+    /// How many conditional nodes it is within.
+    pub(crate) depth: usize,
+    /// Whether it has ever had a handle.
+    pub(crate) has_handles: bool,
+    /// Its handles that decide for no node yet.
+    pub(crate) handles: BTreeSet<u64>,
+    /// The bodies within it, all of them.
+    pub(crate) bodies: Vec<u64>,
+    /// The nodes with which it was instantiated, those of all bodies included.
+    pub(crate) nodes: u64,
+}
+
 impl GraphObject {
+    /// A graph of the driver's without nodes.
+    pub(crate) fn new(graph: Graph, conditional: Conditional) -> Self {
+        let (nodes, words) = (Vec::new(), BTreeMap::new());
+        Self { graph, nodes, exec: None, conditional, words, kept: 0, frame: 0, failed: None }
+    }
+
+    /// A graph of its own, that no value decides for.
+    pub(crate) fn check_own(&self) -> Result<(), Fault> {
+        match self.conditional.root {
+            Some(_) => violation("a body of a conditional node is used as a graph of its own"),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn exec(&self) -> Result<GraphExec, Fault> {
         if let Some(error) = self.failed {
             return Err(error.into());

@@ -546,6 +546,23 @@ fn what_other_sessions_may_have_is_refused_by_name() {
 }
 
 #[test]
+fn graphs_in_which_values_decide_keep_a_session_where_it_is_while_they_live() {
+    let mut session = furnished();
+    let (graph, body) = (GraphId(1), GraphId(2));
+    session.does(&CreateGraph { graph }).unwrap();
+    let told = session.does(&CreateGraphCondition { graph, value: 0, flags: 0 }).unwrap();
+    let handle = CreateGraphCondition::decode_reply(&told).unwrap().handle;
+    session.does(&AddGraphConditional { graph, after: Vec::new(), handle, kind: 0, bodies: vec![body] }).unwrap();
+    session.does(&kernel_node(2)).unwrap();
+    session.does(&InstantiateGraph { graph, flags: 0 }).unwrap();
+    assert_eq!(session.why_not(), ["the session has graphs with conditional handles, whose numbers its kernels know"]);
+    session.does(&DestroyGraph { graph }).unwrap();
+    // Nothing of the body is left.
+    assert!(session.is_free(ObjectKind::Graph, 2));
+    session.is_made_again();
+}
+
+#[test]
 fn what_is_on_its_way_passes_by_itself() {
     let mut session = Session::new();
     session.does(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel" }).unwrap();

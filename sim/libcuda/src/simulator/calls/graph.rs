@@ -1,15 +1,18 @@
 //! Graphs on the CPU device. The surface keeps them; kernels, copies and fills come in to be checked, plans to be run.
 //! A plan becomes a script that is queued as a whole at every launch; host ends of copies are read and written then.
 
+mod conditional;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Array, Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation,
+    Array, Context, CudaError, CudaResult, Event, Graph, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation,
 };
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Work};
 use floe_surface::{CopyBox, CopyPlace, GraphCalls, KernelArguments, Launch};
 
+use self::conditional::{Flat, Known};
 use super::context::ContextState;
 use super::event::key_of;
 use super::launch::layout;
@@ -21,6 +24,8 @@ use floe_lock::lock;
 /// One instantiated graph.
 struct ExecState {
     script: Script,
+    /// Where values decide: all scenes, from which the script is made again when one of them changes.
+    flat: Option<Flat>,
     stage: Stage,
 }
 
@@ -28,6 +33,8 @@ struct ExecState {
 #[derive(Default)]
 pub(crate) struct Execs {
     by_handle: Mutex<HashMap<u64, Arc<Mutex<ExecState>>>>,
+    /// The conditional handles of graphs.
+    conditions: Mutex<HashMap<Graph, Vec<Known>>>,
 }
 
 impl Execs {
@@ -96,7 +103,8 @@ impl Simulator {
 
     fn step(&self, work: &Work) -> CudaResult<Step> {
         match work {
-            Work::Empty | Work::Alloc(_) | Work::Free(_) => Ok(Step::Nothing),
+            // A conditional node's bodies follow.
+            Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Conditional(_) => Ok(Step::Nothing),
             Work::Kernel(kernel) => self.kernel_step(kernel),
             Work::Copy(copy) => self.checked_box(&copy.copy).map(|copy| Step::Transfer(Transfer::Copy(copy))),
             Work::Fill(fill) => self.checked_fill(&fill.fill).map(|fill| Step::Transfer(Transfer::Fill(fill))),
@@ -118,9 +126,14 @@ impl Simulator {
         Ok(Scene { step, after: node.after.iter().map(|edge| edge.from).collect() })
     }
 
-    fn script(&self, plan: &Plan) -> CudaResult<Script> {
+    fn script(&self, plan: &Plan) -> CudaResult<(Script, Option<Flat>)> {
         let scenes = plan.nodes.iter().map(|node| self.scene(node)).collect::<CudaResult<Vec<Scene>>>()?;
-        Ok(Script { scenes })
+        let Some(graph) = plan.conditions else {
+            return Ok((Script { scenes, ..Script::default() }, None));
+        };
+        let conditions = lock(&self.execs.conditions);
+        let flat = Flat::new(plan, conditions.get(&graph).map_or(&[][..], Vec::as_slice), scenes)?;
+        Ok((flat.script(), Some(flat)))
     }
 
     fn context_of_node(&self, context: Context) -> CudaResult<Arc<ContextState>> {
@@ -158,8 +171,21 @@ impl GraphCalls for Simulator {
         self.executor.event(key_of(event)).map(drop).ok_or(CudaError::INVALID_HANDLE)
     }
 
+    fn graph_condition(&self, graph: Graph, context: Context, default_value: u32, flags: u32) -> CudaResult<u64> {
+        let context = if context.is_null() { self.current()? } else { self.context_of_node(context)? };
+        let made = Known::new(&context.kernels.conditions, default_value, flags);
+        let handle = made.handle();
+        lock(&self.execs.conditions).entry(graph).or_default().push(made);
+        Ok(handle)
+    }
+
+    fn graph_conditions_end(&self, graph: Graph) {
+        lock(&self.execs.conditions).remove(&graph);
+    }
+
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, _flags: ExecFlags) -> CudaResult<()> {
-        let made = ExecState { script: self.script(plan)?, stage: Stage::new(&self.executor) };
+        let (script, flat) = self.script(plan)?;
+        let made = ExecState { script, flat, stage: Stage::new(&self.executor) };
         lock(&self.execs.by_handle).insert(exec.0, Arc::new(Mutex::new(made)));
         Ok(())
     }
@@ -171,7 +197,7 @@ impl GraphCalls for Simulator {
         arrays(plan).try_for_each(|array| self.array(array).map(drop))?;
         let exec = self.execs.get(exec)?;
         let mut exec = lock(&exec);
-        let ExecState { script, stage } = &mut *exec;
+        let ExecState { script, stage, .. } = &mut *exec;
         self.executor.replay(key, script, stage)?;
         if self.launch_blocking {
             self.executor.wait_stream(key);
@@ -192,8 +218,10 @@ impl GraphCalls for Simulator {
     }
 
     fn graph_exec_update(&self, exec: GraphExec, plan: &Plan) -> CudaResult<()> {
-        let script = self.script(plan)?;
-        lock(&*self.execs.get(exec)?).script = script;
+        let (script, flat) = self.script(plan)?;
+        let exec = self.execs.get(exec)?;
+        let mut exec = lock(&exec);
+        (exec.script, exec.flat) = (script, flat);
         Ok(())
     }
 
@@ -201,6 +229,12 @@ impl GraphCalls for Simulator {
         let step = self.step(work)?;
         let exec = self.execs.get(exec)?;
         let mut exec = lock(&exec);
+        if let Some(flat) = &mut exec.flat {
+            flat.set(at, step)?;
+            let script = flat.script();
+            exec.script = script;
+            return Ok(());
+        }
         exec.script.scenes.get_mut(at).ok_or(CudaError::INVALID_VALUE)?.step = step;
         Ok(())
     }

@@ -17,6 +17,8 @@ pub(crate) enum StreamKind {
     Blocking,
     /// Made with `CU_STREAM_NON_BLOCKING`: knows nothing of the legacy stream.
     NonBlocking,
+    /// Of ours, behind work that is under way: in no hardware queue, where it would wait for what waits for it.
+    Inner,
 }
 
 /// A place in a stream: everything up to and including the work with this number.
@@ -139,15 +141,18 @@ impl<W> Queues<W> {
         let mut follow: Vec<StreamPosition> =
             after.iter().copied().filter(|position| !self.is_done(*position)).collect();
         self.follow_default_stream(context, kind, &mut follow);
+        let shares = self.shared > 0 && kind != StreamKind::Inner;
         let queue = (context, key.0.checked_rem(self.shared).unwrap_or_default());
-        follow.extend(self.last_shared.get(&queue).copied().filter(|position| !self.is_done(*position)));
+        follow.extend(
+            self.last_shared.get(&queue).filter(|_| shares).copied().filter(|position| !self.is_done(*position)),
+        );
         let number = self.next_number;
         self.next_number += 1;
         let stream = self.streams.get_mut(&key)?;
         stream.items.push_back(Item { number, after: follow, work: Some(work) });
         stream.last = number;
         let position = StreamPosition { stream: key, number };
-        if self.shared > 0 {
+        if shares {
             self.last_shared.insert(queue, position);
         }
         self.list_if_ready(key);
@@ -156,7 +161,7 @@ impl<W> Queues<W> {
 
     fn follow_default_stream(&self, context: u64, kind: StreamKind, follow: &mut Vec<StreamPosition>) {
         match kind {
-            StreamKind::NonBlocking => {}
+            StreamKind::NonBlocking | StreamKind::Inner => {}
             StreamKind::Blocking => follow.extend(self.legacy.get(&context).and_then(|&key| self.unfinished(key))),
             StreamKind::Legacy => follow.extend(
                 self.streams

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_machine::{Grid, Launch as MachineLaunch};
+use floe_machine::{Condition, Grid, Launch as MachineLaunch};
 use floe_surface::HostFunction;
 
+use super::branch::Branch;
 use super::events::EventKey;
 use super::output::Output;
 use super::queue::{StreamKey, StreamKind, StreamPosition};
@@ -35,6 +36,8 @@ pub(crate) enum Step {
     Record(EventKey),
     /// Everything behind waits for the place where the event was last recorded when the replay is queued.
     Wait(EventKey),
+    /// Scripts of which a value chooses one.
+    Branch(Arc<Branch>),
 }
 
 /// A step and the steps it follows, by their position in the script.
@@ -48,6 +51,19 @@ pub(crate) struct Scene {
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     pub(crate) scenes: Vec<Scene>,
+    /// Values that branches choose by, and what they are when a run begins.
+    pub(crate) defaults: Vec<(Arc<Condition>, u32)>,
+}
+
+impl Script {
+    /// What a run begins with.
+    fn begin(&self) -> Work {
+        if self.defaults.is_empty() {
+            return Work::Nothing;
+        }
+        let defaults = self.defaults.clone();
+        Work::Release(Box::new(move || defaults.iter().for_each(|(condition, value)| condition.set(*value))))
+    }
 }
 
 /// Streams for scripts with concurrent steps, beside the stream that they are launched on.
@@ -79,7 +95,7 @@ impl Drop for Stage {
 }
 
 impl Step {
-    fn work(&self) -> CudaResult<Work> {
+    pub(super) fn work(&self) -> CudaResult<Work> {
         Ok(match self {
             Self::Nothing | Self::Wait(_) => Work::Nothing,
             Self::Kernel(launch) => {
@@ -93,13 +109,14 @@ impl Step {
             Self::Words(words) => Work::Words(words.clone()),
             Self::Host(function, output) => Work::host_function(*function, output),
             Self::Record(event) => Work::Record(*event),
+            Self::Branch(branch) => Work::Branch(Arc::clone(branch)),
         })
     }
 }
 
 /// For each scene the lane it runs on; lane 0 is the launching stream. A scene takes the lane of its last predecessor,
 /// so that a chain stays on one lane. Sharing a lane only adds order that nobody needs.
-fn spread(scenes: &[Scene]) -> Vec<usize> {
+pub(super) fn spread(scenes: &[Scene]) -> Vec<usize> {
     let mut ends: Vec<Option<usize>> = vec![None];
     let mut lanes = Vec::with_capacity(scenes.len());
     for (position, scene) in scenes.iter().enumerate() {
@@ -133,7 +150,8 @@ impl Executor {
         let mut state = self.lock();
         let context = state.queues.context(stream).ok_or(CudaError::INVALID_HANDLE)?;
         open_lanes(&mut state, stage, context, lanes.iter().copied().max().unwrap_or(0));
-        let last = queue(&mut state, stream, &script.scenes, works, &lanes, stage)?;
+        let begin = Self::enqueue(&mut state, stream, stage.last.as_slice(), script.begin())?;
+        let last = queue(&mut state, begin, &script.scenes, works, &lanes, &stage.lanes)?;
         stage.last = Some(last);
         self.pump(state);
         Ok(())
@@ -153,16 +171,17 @@ fn open_lanes(state: &mut ExecutorState, stage: &mut Stage, context: u64, count:
     }
 }
 
-fn queue(
+/// Queues all scenes behind `begin`, those of lane 0 on its stream and others on `others`; returns the place behind all.
+pub(super) fn queue(
     state: &mut ExecutorState,
-    stream: StreamKey,
+    begin: StreamPosition,
     scenes: &[Scene],
     works: Vec<Work>,
     lanes: &[usize],
-    stage: &Stage,
+    others: &[StreamKey],
 ) -> CudaResult<StreamPosition> {
-    let begin = Executor::enqueue(state, stream, stage.last.as_slice(), Work::Nothing)?;
-    let mut ends = vec![begin; stage.lanes.len() + 1];
+    let stream = begin.stream;
+    let mut ends = vec![begin; others.len() + 1];
     let mut positions: Vec<StreamPosition> = Vec::with_capacity(scenes.len());
     for ((scene, work), lane) in scenes.iter().zip(works).zip(lanes) {
         let mut after: Vec<StreamPosition> =
@@ -171,7 +190,7 @@ fn queue(
         if let Step::Wait(event) = scene.step {
             after.extend(state.events.get(event).and_then(|event| event.recorded));
         }
-        let key = lane.checked_sub(1).and_then(|lane| stage.lanes.get(lane).copied()).unwrap_or(stream);
+        let key = lane.checked_sub(1).and_then(|lane| others.get(lane).copied()).unwrap_or(stream);
         // Its own lane's order needs no word.
         after.retain(|position| position.stream != key);
         let position = Executor::enqueue(state, key, &after, work)?;
@@ -213,7 +232,10 @@ mod tests {
         let memory = Memory::reserve(0x7_0000_0000_0000 >> 4, 2 << 20).expect("addresses");
         let executor = Executor::new(memory, Arc::default(), 1, 0);
         let streams = [(); 2].map(|()| executor.open(1, StreamKind::NonBlocking));
-        let diamond = Script { scenes: vec![noting(1, &[]), noting(2, &[0]), noting(3, &[0]), noting(4, &[1, 2])] };
+        let diamond = Script {
+            defaults: Vec::new(),
+            scenes: vec![noting(1, &[]), noting(2, &[0]), noting(3, &[0]), noting(4, &[1, 2])],
+        };
         let mut stage = Stage::new(&executor);
         for run in 0..10 {
             executor.replay(streams[run % 2], &diamond, &mut stage).expect("queued");
@@ -231,7 +253,7 @@ mod tests {
         let memory = Memory::reserve(0x7_1000_0000_0000 >> 4, 2 << 20).expect("addresses");
         let executor = Executor::new(memory, Arc::default(), 1, 0);
         let stream = executor.open(1, StreamKind::NonBlocking);
-        let script = Script { scenes: scenes(&[&[1], &[]]) };
+        let script = Script { scenes: scenes(&[&[1], &[]]), ..Script::default() };
         let refused = executor.replay(stream, &script, &mut Stage::new(&executor));
         assert_eq!(refused, Err(CudaError::INVALID_VALUE));
         assert!(executor.is_idle(stream));

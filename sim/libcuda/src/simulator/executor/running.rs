@@ -45,6 +45,13 @@ impl Executor {
             }
             self.host_calls.notify_one();
         }
+        if state.queues.has_ready(|work| work.thread_kind() == ThreadKind::LoopThread) {
+            if !state.loop_thread {
+                state.loop_thread = true;
+                self.spawn("floe-loops", Self::loop_thread);
+            }
+            self.loops.notify_one();
+        }
     }
 
     pub(super) fn spawn(self: &Arc<Self>, name: &str, body: fn(Arc<Self>)) {
@@ -86,6 +93,22 @@ impl Executor {
         }
     }
 
+    /// Begins the next round of loops, one after the other.
+    fn loop_thread(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if let Some((position, work)) = state.queues.take(|work| work.thread_kind() == ThreadKind::LoopThread) {
+                drop(self.perform(state, position, work));
+                self.pump(self.lock());
+                // A loop that does nothing leaves others the lock.
+                std::thread::yield_now();
+                state = self.lock();
+            } else {
+                state = floe_lock::wait(&self.loops, state);
+            }
+        }
+    }
+
     /// Does one piece of work that was taken from the queues, and marks it done; a kernel is marked done when it ends.
     pub(super) fn perform<'a>(
         self: &'a Arc<Self>,
@@ -113,7 +136,16 @@ impl Executor {
                 state = self.lock();
                 Ok(())
             }
-            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) if fault.is_some() => Ok(()),
+            Work::RoundOver(round) => {
+                self.round_over(&mut state, *round);
+                Ok(())
+            }
+            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) | Work::Branch(_) if fault.is_some() => Ok(()),
+            Work::Branch(branch) => match Self::begin_round(&mut state, position, context, &branch) {
+                Ok(true) => return state,
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            },
             Work::Words(mut words) => match words.advance(&self.memory, &self.host_memory) {
                 Ok(true) => Ok(()),
                 Ok(false) => {

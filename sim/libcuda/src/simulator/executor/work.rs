@@ -7,6 +7,7 @@ use floe_abi::CudaResult;
 use floe_machine::Grid;
 use floe_surface::HostFunction;
 
+use super::branch::{Branch, Round};
 use super::events::EventKey;
 use super::output::Output;
 use super::transfer::Transfer;
@@ -34,6 +35,10 @@ pub(crate) enum Work {
     Release(Box<dyn FnOnce() + Send>),
     /// A function of the program.
     Host(HostCall),
+    /// Scripts of which a value chooses one.
+    Branch(Arc<Branch>),
+    /// One of them has been run.
+    RoundOver(Box<Round>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,7 @@ pub(super) enum ThreadKind {
     Here,
     TransferThread,
     HostThread,
+    LoopThread,
 }
 
 impl Work {
@@ -60,6 +66,8 @@ impl Work {
         match self {
             Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => ThreadKind::TransferThread,
             Self::Host(_) => ThreadKind::HostThread,
+            // A loop may be endless, and whoever is here may have something else to do.
+            Self::RoundOver(round) if round.may_repeat() => ThreadKind::LoopThread,
             _ => ThreadKind::Here,
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, limit as ask};
-use floe_machine::{Heap, Memory, Services, Views};
+use floe_machine::{Conditions, Heap, Memory, Services, Views};
 
 use super::device_memory::KernelHeap;
 use crate::simulator::device::CpuDevice;
@@ -36,6 +36,7 @@ struct KernelSideState {
 /// One context's kernels, as the host serves them.
 pub(crate) struct KernelSide {
     pub(crate) output: Arc<Output>,
+    pub(crate) conditions: Arc<Conditions>,
     views: Arc<Views>,
     state: Mutex<KernelSideState>,
 }
@@ -51,7 +52,7 @@ impl KernelSide {
             heap: None,
         };
         let limit = usize::try_from(DEFAULT_OUTPUT).unwrap_or(usize::MAX);
-        Self { output: Arc::new(Output::new(limit)), views, state: Mutex::new(state) }
+        Self { output: Arc::new(Output::new(limit)), conditions: Arc::default(), views, state: Mutex::new(state) }
     }
 
     /// The services of kernels that are launched now.
@@ -69,6 +70,7 @@ impl KernelSide {
             printf: Box::new(move |bytes| output.push(bytes)),
             assertion: Box::new(crate::simulator::executor::output::write_error),
             views: Arc::clone(&self.views),
+            conditions: Arc::clone(&self.conditions),
             heap: state.heap.as_ref().map(|(heap, _)| Arc::clone(heap)),
             multiprocessors: device.identity.multiprocessors(),
             stack_limit: u32::try_from(state.stack).unwrap_or(u32::MAX),

@@ -1,4 +1,4 @@
-//! Functions the host provides to kernels: `vprintf`, `__assertfail`, `malloc`, `free`.
+//! Functions the host provides to kernels: `vprintf`, `__assertfail`, `malloc`, `free`, `cudaGraphSetConditional`.
 //! Arguments come from words of the caller's frame, results go back there; strings are read through the same checks as the
 //! kernel's own accesses. Lanes are served in lane order.
 
@@ -39,6 +39,11 @@ pub(crate) fn call(
                 let address = argument(0);
                 let known = services.heap.as_ref().is_some_and(|heap| heap.release(address));
                 if !known && address != 0 {
+                    return Err((FaultKind::IllegalAddress, lane));
+                }
+            }
+            Builtin::SetConditional => {
+                if !services.conditions.set(argument(0), argument(1) as u32) {
                     return Err((FaultKind::IllegalAddress, lane));
                 }
             }

@@ -38,6 +38,9 @@ impl<D: Device> Issuer<D> {
         for at in self.sharing.unkept() {
             refuse(format!("pages at {at:#x} are of one file more than a session keeps descriptors of"), false);
         }
+        if self.has_conditions() {
+            refuse("the session has graphs with conditional handles, whose numbers its kernels know".into(), false);
+        }
         for object in self.recipes.lost() {
             refuse(format!("{object}: there was no room in the session's host memory for its recipe"), false);
         }
