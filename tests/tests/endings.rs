@@ -135,6 +135,25 @@ impl Client {
         });
     }
 
+    /// Runs a loop of a graph that never ends; its body does nothing, or what nothing is to wait for.
+    fn loop_for_ever(&mut self, nodes: usize) {
+        let (graph, body) = (GraphId(1), GraphId(2));
+        self.send(&CreateGraph { graph });
+        let told = self.ok(&CreateGraphCondition { graph, value: 1, flags: 1 });
+        let handle = CreateGraphCondition::decode_reply(&told).unwrap().handle;
+        self.send(&AddGraphConditional { graph, after: vec![], handle, kind: 1, bodies: vec![body] });
+        for _ in 0..nodes {
+            self.send(&AddGraphEmpty { graph: body, after: vec![] });
+        }
+        self.ok(&InstantiateGraph { graph, flags: 0 });
+        self.send(&LaunchGraph { graph, stream: STREAM });
+        // The worker reads on, and its other streams do their work.
+        self.memory();
+        self.send(&CreateStream { stream: StreamId(2), flags: 1, priority: 0 });
+        self.send(&CopyToDevice { stream: StreamId(2), to: BASE, bytes: &[7; 4096] });
+        self.ok(&SynchronizeStream { stream: StreamId(2) });
+    }
+
     /// Has every thread of the worker wait for a kernel that never ends: one in the driver, one for that one.
     fn jam(&mut self) {
         self.memory();
@@ -389,4 +408,25 @@ fn two_hundred_sessions_that_end_at_random_leave_nothing() {
     drop(kept);
     assert_nothing_left(&daemon, Some(before));
     assert_eq!((free(&daemon), shared_mappings(daemon.process())), (bytes, mappings));
+}
+
+#[test]
+fn endless_loops_of_graphs_end_with_their_sessions() {
+    let (daemon, before) = settled(&["--grace", "1"]);
+    for (nodes, breaks) in [(0, false), (3, false), (0, true), (3, true)] {
+        let mut client = Client::attached(unix(&daemon));
+        client.loop_for_ever(nodes);
+        if breaks {
+            client.break_contract();
+        }
+    }
+    // Each ends by itself.
+    assert_nothing_left(&daemon, Some(before));
+    let mut client = Client::attached(unix(&daemon));
+    client.loop_for_ever(1);
+    for victim in descendants(daemon.process()) {
+        let _ = Command::new("kill").args(["-KILL", &victim.to_string()]).status();
+    }
+    drop(client);
+    assert_nothing_left(&daemon, Some(before));
 }

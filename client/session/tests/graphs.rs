@@ -12,7 +12,10 @@ mod scripted;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use floe_abi::{CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, GraphUpdate, Stream};
+use floe_abi::{
+    ConditionalNodeParams, Context, CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
+    GraphNodeParams, GraphUpdate, Stream,
+};
 use floe_session::Client;
 use floe_surface::marshal::{graph as graphs, stream as streams};
 use floe_surface::*;
@@ -293,4 +296,66 @@ fn an_update_is_a_graph_of_the_same_shape_and_a_changed_node_one_post() {
     assert_eq!(told.result, floe_abi::graph_update_result::ERROR_TOPOLOGY_CHANGED);
     unsafe { graphs::cuGraphExecDestroy(client, exec) }.unwrap();
     server.wait_for("DestroyGraph", 1);
+}
+
+fn handle_of(client: &'static Client, graph: Graph, value: u32) -> Result<u64, CudaError> {
+    let mut handle = 0;
+    let made =
+        unsafe { graphs::cuGraphConditionalHandleCreate(client, &raw mut handle, graph, Context::NULL, value, 1) };
+    made.map(|()| handle)
+}
+
+/// Adds a conditional node of one body, which it gives.
+fn conditional(client: &'static Client, graph: Graph, handle: u64) -> Graph {
+    let asked = ConditionalNodeParams { handle, kind: 1, size: 1, ..ConditionalNodeParams::default() };
+    let mut params = GraphNodeParams { kind: 13, reserved0: [0; 3], words: [0; 29], reserved2: 0 };
+    let mut node = GraphNode::NULL;
+    unsafe {
+        params.words.as_mut_ptr().cast::<ConditionalNodeParams>().write(asked);
+        graphs::cuGraphAddNode(client, &raw mut node, graph, std::ptr::null(), 0, &raw mut params).unwrap();
+        let told = params.words.as_ptr().cast::<ConditionalNodeParams>().read();
+        *(told.bodies as *const Graph)
+    }
+}
+
+#[test]
+fn a_graph_with_handles_is_at_the_server_since_the_first_and_is_filled_once() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    let mut graph = Graph::NULL;
+    unsafe { graphs::cuGraphCreate(client, &raw mut graph, 0) }.unwrap();
+    // A program's kernels get the device's own number.
+    assert_eq!(handle_of(client, graph, 5), Ok(7005));
+    let body = conditional(client, graph, 7005);
+    assert_eq!(handle_of(client, body, 6), Ok(7006));
+    let inner = conditional(client, body, 7006);
+    let (none, edges) = (std::ptr::null(), std::ptr::null());
+    unsafe { streams::cuStreamBeginCaptureToGraph(client, Stream::LEGACY, stream, inner, none, edges, 0, 1) }.unwrap();
+    launch(client, function, stream, 1);
+    assert_eq!(end(client, stream), Ok(inner));
+    assert_eq!(since(&server), ["CreateGraph", "CreateGraphCondition", "CreateGraphCondition"]);
+
+    let exec = instantiate(client, graph).unwrap();
+    let sent = ["AddGraphConditional", "AddGraphConditional", "AddGraphKernel", "InstantiateGraph"];
+    assert_eq!(since(&server)[3..], sent);
+    let mut info = GraphUpdate::default();
+    unsafe { graphs::cuGraphExecUpdate_v2(client, exec, graph, &raw mut info) }.unwrap();
+    unsafe { graphs::cuGraphExecDestroy(client, exec) }.unwrap();
+    assert_eq!(instantiate(client, graph), Err(CudaError::NOT_SUPPORTED));
+    unsafe { graphs::cuGraphDestroy(client, graph) }.unwrap();
+    server.wait_for("DestroyGraph", 1);
+    assert_eq!(since(&server)[7..], ["SetGraphKernel", "DestroyGraph"]);
+}
+
+#[test]
+fn a_graph_with_handles_that_is_never_instantiated_goes_with_the_programs() {
+    let server = Server::start(Options::default());
+    let (client, _, _, _) = prepared(&server);
+    let mut graph = Graph::NULL;
+    unsafe { graphs::cuGraphCreate(client, &raw mut graph, 0) }.unwrap();
+    handle_of(client, graph, 5).unwrap();
+    assert_eq!(instantiate(client, graph), Err(CudaError::INVALID_VALUE));
+    unsafe { graphs::cuGraphDestroy(client, graph) }.unwrap();
+    server.wait_for("DestroyGraph", 1);
+    assert_eq!(since(&server), ["CreateGraph", "CreateGraphCondition", "DestroyGraph"]);
 }

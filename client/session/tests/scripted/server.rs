@@ -560,6 +560,9 @@ impl Peer {
             }
             Request::CreateTexture(m) => self.reply(sequence, &CreateTextureReply { object: 1000 + m.texture.0 }),
             Request::CreateSurface(m) => self.reply(sequence, &CreateSurfaceReply { object: 2000 + m.surface.0 }),
+            Request::CreateGraphCondition(m) => {
+                self.reply(sequence, &CreateGraphConditionReply { handle: 7000 + u64::from(m.value) });
+            }
             Request::CreateBlock(m) => {
                 let used: u64 = self.blocks.values().sum();
                 if used + m.bytes > self.options.memory {
