@@ -5,6 +5,7 @@ mod scripted;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::*;
@@ -192,6 +193,51 @@ fn what_a_function_of_the_program_writes_is_sent_ahead_of_its_end() {
     let [written, done] = places(&server, ["WriteMirror", "HostFunctionDone"]);
     assert!(written.is_some() && written < done, "{:?}", server.names());
     assert_eq!(seen.lock().unwrap()[&pointer.0][0], 1);
+}
+
+static GOES: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn stands(_: *mut c_void) {
+    while !GOES.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
+/// The worker may be in a call of the driver's that waits for the function.
+#[test]
+fn a_function_of_the_program_ends_while_the_server_makes_a_mirror() {
+    let mut held = None;
+    let script: Script = Box::new(move |request, sequence, peer| match request {
+        Request::MirrorMemory(m) if m.bytes == 128 => {
+            held = Some(sequence);
+            GOES.store(true, Ordering::Release);
+            Flow::Done
+        }
+        Request::HostFunctionDone(_) => {
+            let request = held.take().expect("it stood until then");
+            let reply = floe_wire::Reply { request, status: 0, earlier: 0, detail: "", body: &[] };
+            peer.sender.send(&reply, |_| ()).unwrap();
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    });
+    let server = Server::start(Options { script: Some(script), maps: true, ..Options::default() });
+    let client = client(&server);
+    let [first, second] = [64, 128].map(|bytes| client.mem_host_alloc(bytes, 0).unwrap());
+    client.mem_host_get_device_pointer(first, 0).unwrap();
+    pinned(first, 64).write(&[1]).unwrap();
+    // SAFETY: the function does not use its argument.
+    client.launch_host_func(Stream::LEGACY, unsafe { HostFunction::new(stands, std::ptr::null_mut()) }).unwrap();
+    let context = client.ctx_get_current().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.ctx_set_current(context).unwrap();
+            assert_eq!(client.mem_host_get_device_pointer(second, 0), Ok(DevicePtr(second.0)));
+        });
+        server.wait_for("HostFunctionDone", 1);
+    });
+    let [written, done] = places(&server, ["WriteMirror", "HostFunctionDone"]);
+    assert!(written.is_some() && written < done, "{:?}", server.names());
 }
 
 /// A program with a vGPU each of two servers that have the same mirror; the stream of the first waits for a kernel of the second.

@@ -90,7 +90,7 @@ impl Vgpu {
         choose: impl FnOnce(&dyn Fn(u64) -> CudaResult<u64>) -> CudaResult<u64>,
     ) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
-        let sending = lock(&self.mirrors.sending);
+        let making = lock(&self.mirrors.making);
         if self.mirrors.covers(at, bytes) {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Vgpu {
         })?;
         log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}, for kernels at {place:#x}");
         self.mirrors.add(range, place);
-        drop(sending);
+        drop(making);
         self.send_mirrors()
     }
 
@@ -132,8 +132,6 @@ impl Vgpu {
             return Ok(());
         };
         let settled = self.synchronize();
-        // Nobody sends changes of what the server has no more.
-        let _sending = lock(&self.mirrors.sending);
         let ended = self.call(&UnmirrorMemory { at: floe_wire::DevicePtr(place) });
         self.mirrors.remove(start);
         settled.and(ended.map(drop))

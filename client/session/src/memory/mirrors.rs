@@ -71,8 +71,10 @@ impl Mirror {
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
     any: AtomicBool,
+    /// Held while a mirror is made, over the call: never by who sends changes, since the answer may need them.
+    pub(super) making: Mutex<()>,
     /// Held from the look at the memory to the post: what one thread found changed is sent before another thread's work.
-    pub(super) sending: Mutex<()>,
+    sending: Mutex<()>,
     /// By first address. Never held while something is sent: the receiving thread needs it.
     ranges: Mutex<BTreeMap<u64, Mirror>>,
     /// First addresses of memory that kernels were given and do not reach.

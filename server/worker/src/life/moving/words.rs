@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of these words. Workers of another one do not move sessions between each other.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// Bytes of a key of the move's ticket.
 pub(crate) const KEY: usize = crate::peer::proof::KEY_BYTES;
 
