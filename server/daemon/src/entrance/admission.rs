@@ -87,16 +87,17 @@ pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, R
         if bytes > most {
             return Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most)));
         }
-        let (free, ahead) = (sessions.accounting().free_for_guarantee(gpu), sessions.queue().of_gpu(gpu));
+        let (free, now) = (sessions.accounting().free_for_guarantee(gpu), Instant::now());
+        let ahead = sessions.queue().ahead(gpu, free, now);
         if ahead != 0 || bytes > free {
             if applicant.wait.is_zero() {
                 return Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead)));
             }
             within_limits(server, &sessions, &applicant)?;
-            let (source, until) = (applicant.session_request.source, Instant::now() + applicant.wait);
+            let (source, until) = (applicant.session_request.source, now + applicant.wait);
             let number = sessions
                 .queue()
-                .join(Waiter { gpu, bytes, source, until })
+                .join(Waiter { gpu, bytes, source, since: now, until })
                 .map_err(|full| refusal(server, SessionRefusal::Memory, full.to_string()))?;
             return Ok(Admitted::Waits(Place { table: server.sessions.clone(), number, applicant }));
         }

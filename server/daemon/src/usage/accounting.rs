@@ -39,14 +39,25 @@ struct Gpu {
     has_contexts: bool,
     /// Measured sizes of contexts, one per session.
     overheads: VecDeque<u64>,
+    /// The size of a context: the median, which no single session moves far. `None` before the first measurement. It is found
+    /// once, for each request for memory asks for it.
+    overhead: Option<u64>,
 }
 
 impl Gpu {
-    /// The size of a context: the median, which no single session moves far. `None` before the first measurement.
     fn overhead(&self) -> Option<u64> {
+        self.overhead
+    }
+
+    /// A context was measured.
+    fn measured(&mut self, bytes: u64) {
+        if self.overheads.len() == FIGURES {
+            self.overheads.pop_front();
+        }
+        self.overheads.push_back(bytes);
         let mut sorted: Vec<_> = self.overheads.iter().copied().collect();
         sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied()
+        self.overhead = sorted.get(sorted.len() / 2).copied();
     }
 
     /// Bytes beside its blocks that a session may come to have: contexts and tolerance, as the second look allows them.
@@ -154,7 +165,7 @@ impl Accounting {
     /// Adds an offered GPU with `free` bytes.
     pub(crate) fn offer(&mut self, gpu: u32, free: u64, is_shared_out: bool) {
         let has_contexts = !is_shared_out && gpu != HOST_MEMORY;
-        self.gpus.insert(gpu, Gpu { free, is_shared_out, has_contexts, overheads: VecDeque::new() });
+        self.gpus.insert(gpu, Gpu { free, is_shared_out, has_contexts, ..Gpu::default() });
     }
 
     /// Adds a session that takes what is left, if there is room for its context beside what others were promised; `quota` 0:
@@ -287,10 +298,7 @@ impl Accounting {
         };
         let Some(gpu) = self.gpus.get_mut(&account.gpu).filter(|_| bytes > 0 && bytes <= MOST_OVERHEAD) else { return };
         account.overhead = Some(bytes);
-        if gpu.overheads.len() == FIGURES {
-            gpu.overheads.pop_front();
-        }
-        gpu.overheads.push_back(bytes);
+        gpu.measured(bytes);
     }
 
     /// A session gets a connection to another server.

@@ -1,15 +1,17 @@
 //! The queue of requests that wait for room on a GPU, first come, first served.
 //! In: requests as they come and leave, what is free for a guarantee, the time. Out: whether one waits, goes or is too late.
-//! Pure: it has no clock, wakes nobody and takes no memory. A large request is not overtaken by smaller ones behind it. The
-//! limit per peer comes before the limit for all, so that one peer meets its own first.
+//! Pure: it has no clock, wakes nobody and takes no memory. A large request is not overtaken by smaller ones behind it, unless it
+//! has waited for very long: it may wait for what its own peer holds, and others would wait with it. The limit per peer comes before the limit for all, so that one peer meets its own first.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::entrance::limits::{Share, Source};
 
 /// Requests that wait at once: each has a connection and a thread.
 const WAITING: Share = Share { all: 128, each: 16 };
+/// A request that has waited for so long, and does not fit, holds up nobody any more. It stays first as soon as it fits.
+const HOLDS: Duration = Duration::from_secs(600);
 
 /// A request for a guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +21,17 @@ pub(crate) struct Waiter {
     pub(crate) bytes: u64,
     /// The peer whose share it counts for; `None`: the server's own user, who has none.
     pub(crate) source: Option<Source>,
+    /// When it began to wait.
+    pub(crate) since: Instant,
     /// When it stops waiting.
     pub(crate) until: Instant,
+}
+
+impl Waiter {
+    /// Whether those behind it wait for it, where so many bytes are free.
+    fn holds(&self, free: u64, now: Instant) -> bool {
+        self.bytes <= free || now.saturating_duration_since(self.since) < HOLDS
+    }
 }
 
 /// What becomes of a waiter.
@@ -80,7 +91,8 @@ impl Queue {
     pub(crate) fn turn(&self, number: u64, (free, most): (u64, u64), now: Instant) -> Turn {
         // One that has left has no time either.
         let Some(waiter) = self.waiters.get(&number) else { return Turn::Late(0) };
-        let ahead = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu).count();
+        let others = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu);
+        let ahead = others.filter(|(_, other)| other.holds(free, now)).count();
         if ahead == 0 && waiter.bytes <= free {
             Turn::Go
         } else if waiter.bytes > most {
@@ -92,9 +104,9 @@ impl Queue {
         }
     }
 
-    /// The number of waiters for a GPU.
-    pub(crate) fn of_gpu(&self, gpu: u32) -> usize {
-        self.waiters.values().filter(|waiter| waiter.gpu == gpu).count()
+    /// The number of waiters for a GPU that a further one waits for, where so many bytes are free.
+    pub(crate) fn ahead(&self, gpu: u32, free: u64, now: Instant) -> usize {
+        self.waiters.values().filter(|waiter| waiter.gpu == gpu && waiter.holds(free, now)).count()
     }
 
     /// The number of waiters.

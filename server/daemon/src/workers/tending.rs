@@ -240,9 +240,12 @@ fn share(server: &Server, number: u64, bytes: u64) {
 
 /// Makes a connection to another server for a worker, if the operator has named it.
 fn dial(server: &Server, number: u64, running: &Running, dial: Dial) {
-    server.sessions().accounting().links(number);
-    if let Err(words) = server.dialer.dial(number, dial, &running.channel) {
-        say(server, running.conditions.source, running.session, format_args!(": {words}"));
+    // What NCCL connects has no context of its own.
+    let is_of_nccl = dial.server.starts_with('*');
+    match server.dialer.dial(number, dial, &running.channel) {
+        Ok(()) if is_of_nccl => {}
+        Ok(()) => server.sessions().accounting().links(number),
+        Err(words) => say(server, running.conditions.source, running.session, format_args!(": {words}")),
     }
 }
 

@@ -18,7 +18,22 @@ const CAPACITY: u64 = 10 * GIB;
 const CONTEXT: u64 = GIB / 2;
 
 fn waiter(gpu: u32, bytes: u64, user: Option<u32>, until: Instant) -> Waiter {
-    Waiter { gpu, bytes, source: user.map(Source::User), until }
+    Waiter { gpu, bytes, source: user.map(Source::User), since: until, until }
+}
+
+#[test]
+fn one_that_has_not_fitted_for_long_holds_up_nobody_and_goes_first_when_it_fits() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let until = now + 9 * HOLDS;
+    let [large, small] = [8, 1].map(|bytes| {
+        let waiter = Waiter { since: now, ..waiter(0, bytes, Some(1), until) };
+        queue.join(waiter).expect("there is room to wait")
+    });
+    let just = now + HOLDS - Duration::from_millis(1);
+    assert_eq!([large, small].map(|it| queue.turn(it, (7, 9), just)), [Turn::Wait(0), Turn::Wait(1)]);
+    assert_eq!((queue.ahead(0, 7, just), queue.ahead(0, 7, now + HOLDS)), (2, 1));
+    assert_eq!([large, small].map(|it| queue.turn(it, (7, 9), now + HOLDS)), [Turn::Wait(0), Turn::Go]);
+    assert_eq!([large, small].map(|it| queue.turn(it, (8, 9), now + HOLDS)), [Turn::Go, Turn::Wait(1)]);
 }
 
 #[test]
@@ -66,7 +81,7 @@ fn a_peer_meets_its_own_limit_before_that_of_all_and_what_leaves_makes_room() {
     queue.leave(numbers[3]);
     queue.leave(numbers[3]);
     assert!(queue.join(waiter(0, 1, Some(2), now)).is_ok());
-    assert_eq!((queue.count(), queue.of_gpu(0), queue.of_gpu(1)), (all, all, 0));
+    assert_eq!((queue.count(), queue.ahead(0, 0, now), queue.ahead(1, 0, now)), (all, all, 0));
 }
 
 #[derive(Debug, Clone)]
