@@ -1,7 +1,8 @@
 //! The queue of requests that wait for room on a GPU, first come, first served.
 //! In: requests as they come and leave, what is free for a guarantee, the time. Out: whether one waits, goes or is too late.
 //! Pure: it has no clock, wakes nobody and takes no memory. A large request is not overtaken by smaller ones behind it, unless it
-//! has waited for very long: it may wait for what its own peer holds, and others would wait with it. The limit per peer comes before the limit for all, so that one peer meets its own first.
+//! has waited for very long: it may wait for what its own peer holds, and others would wait with it. The limit per peer comes
+//! before the limit for all, so that one peer meets its own first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
