@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use floe_abi::{
     ConditionalNodeParams, Context, CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
-    GraphNodeParams, GraphUpdate, Stream,
+    GraphNodeParams, GraphUpdate, HostPointer, Stream, host_alloc_flags,
 };
 use floe_session::Client;
 use floe_surface::marshal::{graph as graphs, stream as streams};
@@ -227,6 +227,34 @@ fn what_is_not_device_work_is_done_on_the_stream_at_every_launch() {
         .collect();
     let once = ["CopyToDevice", "LaunchGraph", "HostFunction"];
     assert_eq!(order, [once, once].concat());
+}
+
+#[test]
+fn what_a_step_writes_here_goes_ahead_of_the_work_behind_it() {
+    let server = Server::start(Options { maps: true, ..Options::default() });
+    let (client, function, stream, _) = prepared(&server);
+    let [source, target, third] = [7, 9, 11].map(|byte| {
+        let memory = client.mem_host_alloc(64, host_alloc_flags::DEVICEMAP).unwrap();
+        pinned(memory, 64).write(&[byte; 64]).unwrap();
+        memory
+    });
+    // SAFETY: pinned memory, which stays until the client ends.
+    let whole = |memory: HostPointer| unsafe { UnifiedRange::new(DevicePtr(memory.0), 64) };
+    begin(client, stream);
+    // The client copies, a kernel reads, the client copies, the device fills what it copied.
+    client.memcpy_async(whole(target), whole(source), stream).unwrap();
+    launch(client, function, stream, 1);
+    client.memcpy_async(whole(source), whole(third), stream).unwrap();
+    client.memset_d8_async(DevicePtr(source.0), 3, 8, stream).unwrap();
+    let exec = instantiate(client, end(client, stream).unwrap()).unwrap();
+    client.mem_get_info().unwrap();
+    let before = server.names().len();
+    replay(client, exec, stream);
+    client.ctx_synchronize().unwrap();
+    let work = ["WriteMirror", "LaunchGraph", "Fill"];
+    let order: Vec<_> = server.names().into_iter().skip(before).filter(|name| work.contains(name)).collect();
+    // The program's last writes, and what each copy wrote.
+    assert_eq!(order, ["WriteMirror", "WriteMirror", "LaunchGraph", "WriteMirror", "Fill"], "{:?}", server.names());
 }
 
 type Act = fn(&Client, Stream) -> Result<(), CudaError>;

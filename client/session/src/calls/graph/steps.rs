@@ -18,7 +18,10 @@ impl Client {
         exec.wait_for_last(stream)?;
         for part in &exec.parts.list {
             match part {
-                Part::Device { graph, .. } => self.post_graph(exec, plan, stream, *graph)?,
+                Part::Device { graph, .. } => {
+                    stream.vgpu.send_mirrors()?;
+                    self.post_graph(exec, plan, stream, *graph)?;
+                }
                 Part::Steps(nodes) => {
                     let steps = nodes.iter().filter_map(|index| plan.nodes.get(*index)).filter(|node| node.enabled);
                     for node in steps {
@@ -31,6 +34,8 @@ impl Client {
     }
 
     fn step(&self, stream: &Arc<StreamState>, work: &Work) -> CudaResult<()> {
+        // The step before may have written memory in this process, which the device reads or writes in this one.
+        stream.vgpu.send_mirrors()?;
         match work {
             Work::Empty | Work::Alloc(_) | Work::Free(_) => Ok(()),
             Work::Host(host) => {
