@@ -108,7 +108,11 @@ impl Client {
         extent: &Extent,
         mode: Mode,
     ) -> CudaResult<()> {
-        self.copy(stream, &to, &from, extent, mode)?;
+        let copied = self.copy(stream, &to, &from, extent, mode);
+        // A part may be queued even where it failed.
+        to.note_use(stream);
+        from.note_use(stream);
+        copied?;
         let is_managed = to.is_managed() || from.is_managed();
         // Managed memory is the device's while its end lives.
         drop((to, from));
@@ -203,7 +207,10 @@ impl Client {
         }
         let (to, from) = (Spot::line(to.0, &target), Spot::line(from.0, &source));
         let vgpus = [target.vgpu(), source.vgpu()];
-        self.among(&stream, &vgpus, || self.move_between(&stream, to, from, &Extent::Line(bytes)))
+        let moved = self.among(&stream, &vgpus, || self.move_between(&stream, to, from, &Extent::Line(bytes)));
+        target.note_use(&stream);
+        source.note_use(&stream);
+        moved
     }
 }
 

@@ -8,6 +8,7 @@
 mod allocate;
 mod close;
 mod flush;
+mod guests;
 mod residency;
 pub(crate) mod resident;
 mod shadow;
@@ -25,6 +26,7 @@ use floe_touch::{PAGE, Span, Watch};
 use crate::memory::blocks::Blocks;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::order::{Fence, StreamProgress};
+use guests::Guests;
 use residency::ResidencyMap;
 use shadow::Shadow;
 
@@ -43,6 +45,7 @@ pub(crate) struct Managed {
     /// Those among them that name managed memory, from before it is closed until they are posted.
     naming: AtomicUsize,
     state: Mutex<State>,
+    guests: Guests,
     /// Managed variables, which lie outside the window: start to end.
     variables: RwLock<BTreeMap<u64, u64>>,
     copiers: OnceLock<Arc<Copiers>>,
@@ -121,6 +124,7 @@ impl Managed {
             leaving: AtomicUsize::new(0),
             naming: AtomicUsize::new(0),
             state: Mutex::default(),
+            guests: Guests::default(),
             variables: RwLock::default(),
             copiers: OnceLock::new(),
         })

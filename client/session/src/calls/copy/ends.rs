@@ -51,6 +51,13 @@ impl End<'_> {
         }
     }
 
+    /// Work on this stream uses it.
+    pub(super) fn note_use(&self, stream: &StreamState) {
+        if let Self::Device(end) = self {
+            end.memory.note_use(stream);
+        }
+    }
+
     /// Whether the host can touch it, and the device has it.
     pub(super) fn is_managed(&self) -> bool {
         matches!(self, Self::Device(end) if end.is_managed)

@@ -116,7 +116,9 @@ impl Client {
         let vgpu =
             if stream.vgpu.reach_range(&(at.0..end.0))? { &stream.vgpu } else { memory.other_than(&stream.vgpu)? };
         let fill = |stream: &StreamState| stream.post(&message(stream.id()));
-        self.among(stream, &[memory.vgpu()], || self.on_behalf(stream, vgpu, fill))
+        let filled = self.among(stream, &[memory.vgpu()], || self.on_behalf(stream, vgpu, fill));
+        memory.note_use(stream);
+        filled
     }
 }
 

@@ -10,6 +10,7 @@ use floe_abi::{CudaError, CudaResult, DevicePtr};
 
 use super::Managed;
 use crate::objects::array::{ArrayName, ArrayState};
+use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 
 /// Managed memory stays with the device until this is dropped: behind the post of the work that uses it.
@@ -39,7 +40,7 @@ impl Drop for DeviceHold {
 #[must_use = "managed memory is the device's only while this lives"]
 pub(crate) struct Resident {
     vgpu: Arc<Vgpu>,
-    _hold: Hold,
+    hold: Hold,
 }
 
 /// What keeps bytes the device's.
@@ -56,17 +57,26 @@ impl Resident {
     /// These bytes of a vGPU's managed memory, given to its device.
     pub(crate) fn managed(vgpu: Arc<Vgpu>, at: DevicePtr, bytes: u64) -> CudaResult<Self> {
         let hold = vgpu.flush(at, bytes)?;
-        Ok(Self { vgpu, _hold: Hold::Managed(hold) })
+        Ok(Self { vgpu, hold: Hold::Managed(hold) })
     }
 
     /// An array's bytes.
     pub(crate) fn array(array: &ArrayState) -> Self {
-        Self { vgpu: Arc::clone(&array.vgpu), _hold: Hold::Array(Arc::clone(&array.name)) }
+        Self { vgpu: Arc::clone(&array.vgpu), hold: Hold::Array(Arc::clone(&array.name)) }
     }
 
     /// Bytes that are no managed memory, by a lookup that says so.
     pub(crate) fn always(vgpu: Arc<Vgpu>) -> Self {
-        Self { vgpu, _hold: Hold::Nothing }
+        Self { vgpu, hold: Hold::Nothing }
+    }
+
+    /// Work on this stream uses them.
+    pub(crate) fn note_use(&self, stream: &StreamState) {
+        if let Hold::Managed(_) = self.hold
+            && !self.is_on(&stream.vgpu)
+        {
+            self.vgpu.managed.guests.note(&stream.vgpu, stream.progress());
+        }
     }
 
     /// The vGPU that has them.

@@ -131,6 +131,9 @@ impl Vgpu {
         {
             self.order.all_completed(sequence);
         }
+        if attached == Attachment::Global {
+            self.managed.guests.wait();
+        }
     }
 
     fn open_touched(self: &Arc<Self>, fault: PageFault) -> CudaResult<()> {
@@ -187,7 +190,7 @@ impl Vgpu {
     /// at closed pages but fail. Only little is fetched, and only while nothing is in flight.
     pub(crate) fn open_after_wait(self: &Arc<Self>) {
         // While work is in flight nothing is opened, and the closed ranges stay remembered.
-        if !self.managed.exists.load(Ordering::Relaxed) || !self.order.is_idle() {
+        if !self.managed.exists.load(Ordering::Relaxed) || !self.is_still() {
             return;
         }
         install();
@@ -201,6 +204,11 @@ impl Vgpu {
         }
     }
 
+    /// Whether nothing in flight may use managed memory.
+    fn is_still(&self) -> bool {
+        self.order.is_idle() && self.managed.guests.are_idle()
+    }
+
     /// Opens while nothing is in flight; `None`: something is. Work that comes meanwhile sees that there is something
     /// open, waits for the state and closes it.
     fn open_in_stillness(
@@ -210,7 +218,7 @@ impl Vgpu {
         shadowed: bool,
     ) -> Option<CudaResult<()>> {
         self.managed.open.store(true, Ordering::SeqCst);
-        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && self.order.is_idle();
+        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && self.is_still();
         let opened = is_still.then(|| self.open_all(state, brought, shadowed));
         self.tell_open(state);
         opened
