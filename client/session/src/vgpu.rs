@@ -215,11 +215,18 @@ impl Vgpu {
     /// then. A synchronize alone does not wait for the legacy default stream, so a function that does nothing goes ahead
     /// of it where that has work.
     pub(crate) fn synchronize_place(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
-        if self.order.waits_for_legacy(progress) {
-            let nothing = connection::HostWork::Own(Box::new(|| {}));
-            self.connection.host_function(progress, self.next_id(), nothing)?;
-        }
+        self.mark_place(progress)?;
         self.synchronize_stream(progress)
+    }
+
+    /// The stream's own work reaches to its place in the order of all streams: what waits for it waits for the legacy default
+    /// stream's work that precedes it, too.
+    pub(crate) fn mark_place(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
+        if !self.order.waits_for_legacy(progress) {
+            return Ok(());
+        }
+        let nothing = connection::HostWork::Own(Box::new(|| {}));
+        self.connection.host_function(progress, self.next_id(), nothing)
     }
 
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the

@@ -336,6 +336,27 @@ fn an_event_of_another_server_is_raised_by_the_client_and_no_thread_of_a_driver_
 }
 
 #[test]
+fn work_done_elsewhere_for_a_stream_waits_for_what_the_stream_itself_would_wait_for() {
+    let (here, there) = (Server::start(Options::default()), Server::start(Options::default()));
+    let client = client_with(&[&here, &there], &[]);
+    client.init(0).unwrap();
+    let contexts = [0, 1].map(|device| client.device_primary_ctx_retain(Device(device)).unwrap());
+    client.ctx_set_current(contexts[0]).unwrap();
+    let (target, local) = (client.mem_alloc(64).unwrap(), client.mem_alloc(64).unwrap());
+    client.ctx_set_current(contexts[1]).unwrap();
+    let own = client.mem_alloc(64).unwrap();
+    let (blocking, unblocking) = (client.stream_create(0).unwrap(), client.stream_create(1).unwrap());
+    client.memset_d8_async(own, 1, 64, Stream::LEGACY).unwrap();
+    // The stream has no work, but its next waits for the fill. It is done on the other server.
+    client.memset_d8_async(target, 2, 64, blocking).unwrap();
+    assert_eq!((there.count("HostFunction"), here.count("AwaitSignal")), (1, 1), "{:?}", there.names());
+    here.wait_for("RaiseNow", 1);
+    client.memset_d8_async(own, 1, 64, Stream::LEGACY).unwrap();
+    client.memset_d8_async(local, 2, 64, unblocking).unwrap();
+    assert_eq!((there.count("HostFunction"), here.count("AwaitSignal")), (1, 1), "this stream waits for no other");
+}
+
+#[test]
 fn a_wait_ends_when_the_other_server_is_gone() {
     // The server goes when the wait is under way: before that the wait itself would be refused.
     let (go, going) = mpsc::channel::<()>();

@@ -115,9 +115,10 @@ impl Client {
         result
     }
 
-    /// The stream waits for all work so far of a stream of another vGPU.
+    /// The stream waits for all work so far of a stream of another vGPU, and for what work issued there now would wait for.
     pub(crate) fn wait_for_stream(stream: &StreamState, other: &StreamState) -> CudaResult<()> {
         let (here, there) = (&stream.vgpu, &other.vgpu);
+        there.mark_place(other.progress())?;
         if there.is_quiet(other.progress()) {
             return Ok(());
         }
