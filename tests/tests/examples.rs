@@ -62,7 +62,9 @@ fn shared_cudart_on_the_device_library_alone() {
 #[test]
 fn kernels_of_the_cpu_device_reach_pinned_memory_of_their_own_process() {
     for linkage in [Linkage::Static, Linkage::Shared] {
-        let outcome = example("pinned", linkage, &["mapped"]).on_the_device_library().run();
-        assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{outcome:?}");
+        for (name, what) in [("pinned", "mapped"), ("registered", "files"), ("registered", "private")] {
+            let outcome = example(name, linkage, &[what]).on_the_device_library().run();
+            assert!(outcome.code == Some(0) && outcome.stdout.contains("PASSED"), "{name} {what}: {outcome:?}");
+        }
     }
 }

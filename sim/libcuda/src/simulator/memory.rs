@@ -1,7 +1,7 @@
 //! Allocation of device and host memory: sizes come in, addresses go out.
 //! A free waits for all work of the process first, as CUDA's does, so that no kernel ever touches what is gone.
-//! Managed memory is device memory, which lies at the same addresses of this process, as pinned memory that is allocated
-//! here does. Registered memory that kernels are to reach is refused by name: it lies where the program has it.
+//! Managed memory is device memory, which lies at the same addresses of this process. Pinned memory is the process's own,
+//! and kernels reach it at the program's addresses.
 
 pub(crate) mod device_memory;
 pub(crate) mod heap;
@@ -106,7 +106,7 @@ impl Simulator {
 
     fn refuse_mapped(&self, what: &str) -> CudaError {
         super::log::warn(format_args!(
-            "{what}: kernels of the CPU device reach host memory only where cuMemHostAlloc gave it (CAN_MAP_HOST_MEMORY is 0)"
+            "{what}: kernels of the CPU device reach no host memory that is only read, or where its addresses are taken in this process"
         ));
         CudaError::NOT_SUPPORTED
     }
@@ -207,7 +207,7 @@ impl MemoryCalls for Simulator {
         if flags & !(PORTABLE | DEVICEMAP | IOMEMORY | READ_ONLY) != 0 || range.is_empty() {
             return Err(CudaError::INVALID_VALUE);
         }
-        if flags & DEVICEMAP != 0 {
+        if flags & DEVICEMAP != 0 && (flags & READ_ONLY != 0 || !self.host_memory.is_reached()) {
             return Err(self.refuse_mapped("registering host memory with DEVICEMAP"));
         }
         if flags & IOMEMORY != 0 {

@@ -46,13 +46,22 @@ fn aligned(address: u64, bytes: u64) -> Result<(), FaultKind> {
 pub(crate) fn global(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
     let offset = address.wrapping_sub(view.base);
     if offset >= view.size || view.size - offset < bytes {
-        return None;
+        return lent(view, address, bytes);
     }
     let first = (offset >> crate::memory::GRANULE_SHIFT) as usize;
     let last = ((offset + bytes - 1) >> crate::memory::GRANULE_SHIFT) as usize;
     // SAFETY: both granules lie in the range, so in the map of validity; it is only ever written by atomic byte stores.
     let valid = unsafe { view.valid.add(first).read_volatile() & view.valid.add(last).read_volatile() };
     (valid != 0).then(|| view.host.wrapping_add(offset as usize))
+}
+
+/// Host pointer of a range outside the reservation, which the host may have lent.
+#[cold]
+#[inline(never)]
+fn lent(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
+    // SAFETY: whoever runs a kernel keeps the `Memory`, which owns it.
+    let lent = unsafe { &*view.lent };
+    lent.covers(address, bytes).then(|| view.host.wrapping_add(address.wrapping_sub(view.base) as usize))
 }
 
 impl AddressSpace for Global {

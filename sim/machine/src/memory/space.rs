@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::lent::Lent;
 use super::store::Backing;
 
 /// Unit of mapping and of the validity map: 2 MiB, the granularity of CUDA's VMM calls.
@@ -99,9 +100,11 @@ pub struct View {
     pub host: *mut u8,
     /// One byte per granule, 1 where mapped.
     pub valid: *const u8,
+    /// Host memory beside the range.
+    pub(crate) lent: *const Lent,
 }
 
-// SAFETY: the pointers refer to the reservation and to the map of validity, which `Memory` keeps alive. Sharing them is
+// SAFETY: the pointers refer to the reservation, to the map of validity and to what is lent, which `Memory` keeps alive. Sharing them is
 // the purpose: kernels access the memory by raw, possibly racing loads and stores, as on a GPU.
 unsafe impl Send for View {}
 // SAFETY: as above.
@@ -111,6 +114,7 @@ unsafe impl Sync for View {}
 pub struct Memory {
     view: View,
     valid: Box<[AtomicU8]>,
+    lent: Box<Lent>,
     mappings: Mutex<BTreeMap<u64, Mapping>>,
     /// Shared by the host's accesses while they last; what unmaps takes it alone.
     accesses: RwLock<()>,
@@ -151,8 +155,9 @@ impl Memory {
         let granules = bytes >> GRANULE_SHIFT;
         let host = reserve_host(wanted, bytes)?;
         let valid: Box<[AtomicU8]> = zeroed_map(granules);
-        let view = View { base, size, host, valid: valid.as_ptr().cast() };
-        Ok(Arc::new(Self { view, valid, mappings: Mutex::default(), accesses: RwLock::default() }))
+        let lent = Box::<Lent>::default();
+        let view = View { base, size, host, valid: valid.as_ptr().cast(), lent: &raw const *lent };
+        Ok(Arc::new(Self { view, valid, lent, mappings: Mutex::default(), accesses: RwLock::default() }))
     }
 
     /// First device address.
@@ -275,6 +280,30 @@ impl Memory {
         Ok(())
     }
 
+    /// Lets kernels reach host memory outside the range, at its own address, until [`Memory::take_back`]. Device addresses
+    /// must be the host's ([`Memory::is_identity`]). No byte of it is lent already.
+    ///
+    /// # Safety
+    /// The pages around it stay mapped, readable and writable, until then. No Rust reference into it exists while kernels run.
+    ///
+    /// # Errors
+    /// [`MemoryError::Range`] where device addresses are others, or for addresses of the range itself.
+    pub unsafe fn lend(&self, address: u64, length: u64) -> Result<(), MemoryError> {
+        let range = self.view.base..self.view.base + self.view.size;
+        let end = address.checked_add(length).filter(|end| *end <= range.start || address >= range.end);
+        let Some(end) = end.filter(|_| length > 0 && self.is_identity()) else {
+            return Err(MemoryError::Range { address, length });
+        };
+        self.lent.add(address, end);
+        Ok(())
+    }
+
+    /// Ends what [`Memory::lend`] began, between accesses of the host. The caller sees to it that no kernel uses it any more.
+    pub fn take_back(&self, address: u64) {
+        let _alone = floe_lock::write(&self.accesses);
+        self.lent.remove(address);
+    }
+
     /// Whether every byte of the range is mapped.
     pub fn is_mapped(&self, address: u64, length: u64) -> bool {
         self.first_hole(address, length).is_none()
@@ -304,7 +333,7 @@ impl Memory {
             .and_then(|offset| offset.checked_add(length).map(|end| (offset, end)))
             .filter(|(_, end)| *end <= self.view.size);
         let Some((start, end)) = inside else {
-            return Some(address);
+            return (!self.lent.covers(address, length)).then_some(address);
         };
         if length == 0 {
             return None;
@@ -317,7 +346,8 @@ impl Memory {
     }
 
     pub(crate) fn host_of(&self, address: u64) -> *mut c_void {
-        self.view.host.wrapping_add(to_usize(address - self.view.base)).cast()
+        // Lent memory may lie before the range; then device addresses are the host's.
+        self.view.host.wrapping_add(address.wrapping_sub(self.view.base) as usize).cast()
     }
 
     fn mark(&self, address: u64, length: u64, value: u8) {

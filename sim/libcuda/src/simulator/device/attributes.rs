@@ -118,6 +118,7 @@ fn is_able(attribute: u32) -> bool {
             | ask::MEMORY_POOLS_SUPPORTED
             | ask::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
             | ask::HOST_REGISTER_SUPPORTED
+            | ask::CAN_MAP_HOST_MEMORY
             | ask::READ_ONLY_HOST_REGISTER_SUPPORTED
             | ask::UNIFIED_FUNCTION_POINTERS
             | ask::MEM_SYNC_DOMAIN_COUNT
@@ -132,7 +133,6 @@ fn is_unable(attribute: u32) -> bool {
         attribute,
         ask::KERNEL_EXEC_TIMEOUT
             | ask::INTEGRATED
-            | ask::CAN_MAP_HOST_MEMORY
             | ask::COMPUTE_MODE
             | ask::ECC_ENABLED
             | ask::TCC_DRIVER
@@ -259,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn the_device_has_textures_but_no_cubes_and_can_map_addresses() {
+    fn the_device_has_textures_but_no_cubes_and_maps_addresses_and_host_memory() {
         assert_eq!(value(&DEVICE, ask::MAXIMUM_TEXTURE2D_WIDTH), Some(131_072));
         assert_eq!(value(&DEVICE, ask::MAXIMUM_TEXTURECUBEMAP_WIDTH), Some(0));
         assert_eq!(value(&DEVICE, ask::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), Some(1));
-        assert_eq!(value(&DEVICE, ask::CAN_MAP_HOST_MEMORY), Some(0));
+        assert_eq!(value(&DEVICE, ask::CAN_MAP_HOST_MEMORY), Some(1));
     }
 }

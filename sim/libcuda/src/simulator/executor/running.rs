@@ -190,7 +190,7 @@ impl Executor {
     fn explain(&self, fault: &Fault) {
         if fault.kind == FaultKind::IllegalAddress && self.host_memory.find(fault.address).is_some() {
             log::warn(format_args!(
-                "kernel {} used registered host memory at {:#x}: kernels of the CPU device do not reach it",
+                "kernel {} used host memory at {:#x} that is registered for reading only, or that kernels do not reach here",
                 fault.kernel, fault.address
             ));
         }

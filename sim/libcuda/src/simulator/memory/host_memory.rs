@@ -1,5 +1,5 @@
 //! Host memory that the program allocated here or registered: which ranges count as pinned, and whose they are.
-//! Kernels reach what was allocated here, at the same addresses, where those are free in this process.
+//! Kernels reach it, at the same addresses, where the device's addresses are free in this process.
 //! Asynchronous copies read and write pinned memory when their stream gets there, all other memory at the call.
 //! It does not wait: whoever frees has waited.
 
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, CudaResult, HostPointer};
+use floe_abi::{CudaError, CudaResult, HostPointer, host_register_flags};
 use floe_machine::Memory;
 use floe_surface::{HostBlock, HostRange};
 
@@ -24,6 +24,8 @@ enum PinnedOrigin {
     Allocated(HostBlock),
     /// Ours, which kernels reach.
     Reached(HostRange),
+    /// The program's own, which kernels reach.
+    Lent(HostRange),
     /// The program's own.
     Registered(HostRange),
 }
@@ -102,8 +104,17 @@ impl PinnedEntry {
     fn range(&self) -> HostRange {
         match &self.origin {
             PinnedOrigin::Allocated(block) => block.range(),
-            PinnedOrigin::Reached(range) | PinnedOrigin::Registered(range) => *range,
+            PinnedOrigin::Reached(range) | PinnedOrigin::Lent(range) | PinnedOrigin::Registered(range) => *range,
         }
+    }
+
+    fn is_reached(&self) -> bool {
+        matches!(self.origin, PinnedOrigin::Reached(_) | PinnedOrigin::Lent(_))
+    }
+
+    /// Whether the program had it before.
+    fn is_registered(&self) -> bool {
+        matches!(self.origin, PinnedOrigin::Lent(_) | PinnedOrigin::Registered(_))
     }
 }
 
@@ -149,6 +160,8 @@ impl HostMemory {
         Ok(lock(&self.state).insert(origin, flags, context))
     }
 
+    /// Kernels reach it, unless the program may only read it.
+    ///
     /// # Errors
     /// HOST_MEMORY_ALREADY_REGISTERED where a byte of it is pinned already.
     pub(crate) fn register(&self, range: HostRange, flags: u32, context: u64) -> CudaResult<()> {
@@ -159,13 +172,26 @@ impl HostMemory {
         {
             return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
         }
-        state.insert(PinnedOrigin::Registered(range), flags, context);
+        let origin = if flags & host_register_flags::READ_ONLY == 0 && self.lend(&range) {
+            PinnedOrigin::Lent(range)
+        } else {
+            PinnedOrigin::Registered(range)
+        };
+        state.insert(origin, flags, context);
         Ok(())
+    }
+
+    /// Whether kernels reach the program's memory from now on.
+    fn lend(&self, range: &HostRange) -> bool {
+        // SAFETY: the program vouches for what it registers, as for a driver, until it unregisters it or its context ends;
+        // references into it are its own.
+        let lend = |memory: &Memory| unsafe { memory.lend(range.pointer().0, range.len() as u64) };
+        self.arena.as_ref().is_some_and(|arena| lend(&lock(arena).memory).is_ok())
     }
 
     pub(crate) fn is_allocated(&self, pointer: HostPointer) -> bool {
         let state = lock(&self.state);
-        state.entries.get(&pointer.0).is_some_and(|entry| !matches!(entry.origin, PinnedOrigin::Registered(_)))
+        state.entries.get(&pointer.0).is_some_and(|entry| !entry.is_registered())
     }
 
     /// # Errors
@@ -173,7 +199,7 @@ impl HostMemory {
     pub(crate) fn check_registered(&self, pointer: HostPointer) -> CudaResult<()> {
         let state = lock(&self.state);
         let (start, entry) = state.around(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
-        let whole = start == pointer.0 && matches!(entry.origin, PinnedOrigin::Registered(_));
+        let whole = start == pointer.0 && entry.is_registered();
         if whole { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
@@ -191,8 +217,10 @@ impl HostMemory {
     fn give_back(&self, removed: &[PinnedEntry]) {
         let Some(arena) = &self.arena else { return };
         for entry in removed {
-            if let PinnedOrigin::Reached(range) = &entry.origin {
-                lock(arena).free(range);
+            match &entry.origin {
+                PinnedOrigin::Reached(range) => lock(arena).free(range),
+                PinnedOrigin::Lent(range) => lock(arena).memory.take_back(range.pointer().0),
+                PinnedOrigin::Allocated(_) | PinnedOrigin::Registered(_) => {}
             }
         }
     }
@@ -201,7 +229,8 @@ impl HostMemory {
     /// HOST_MEMORY_NOT_REGISTERED.
     pub(crate) fn unregister(&self, pointer: HostPointer) -> CudaResult<()> {
         self.check_registered(pointer)?;
-        lock(&self.state).entries.remove(&pointer.0);
+        let removed = lock(&self.state).entries.remove(&pointer.0);
+        self.give_back(removed.as_slice());
         Ok(())
     }
 
@@ -216,16 +245,16 @@ impl HostMemory {
     pub(crate) fn find(&self, address: u64) -> Option<Pinned> {
         let state = lock(&self.state);
         let (_, entry) = state.around(address)?;
-        let is_reached = matches!(entry.origin, PinnedOrigin::Reached(_));
-        Some(Pinned { range: entry.range(), flags: entry.flags, context: entry.context, id: entry.id, is_reached })
+        let (range, is_reached) = (entry.range(), entry.is_reached());
+        Some(Pinned { range, flags: entry.flags, context: entry.context, id: entry.id, is_reached })
     }
 
     /// Whether kernels reach these bytes, all of one allocation.
     pub(crate) fn reaches(&self, address: u64, bytes: u64) -> bool {
         let state = lock(&self.state);
-        state.around(address).is_some_and(|(start, entry)| {
-            matches!(entry.origin, PinnedOrigin::Reached(_)) && bytes <= entry.length - (address - start)
-        })
+        state
+            .around(address)
+            .is_some_and(|(start, entry)| entry.is_reached() && bytes <= entry.length - (address - start))
     }
 
     /// Whether all of `range` is pinned.
