@@ -8,6 +8,14 @@ use crate::{Class, Decode, DecodeError, Key, Message, Object, ObjectKind, Recipe
 /// What a client says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
+    /// See [`StartActivities`].
+    StartActivities(StartActivities),
+    /// See [`StopActivities`].
+    StopActivities(StopActivities),
+    /// See [`TakeActivities`].
+    TakeActivities(TakeActivities),
+    /// See [`AskActivityClock`].
+    AskActivityClock(AskActivityClock),
     /// See [`CreateArray`].
     CreateArray(CreateArray),
     /// See [`DestroyArray`].
@@ -277,6 +285,10 @@ impl<'a> Request<'a> {
     /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
     pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
         match kind {
+            StartActivities::KIND => StartActivities::decode(payload).map(Self::StartActivities),
+            StopActivities::KIND => StopActivities::decode(payload).map(Self::StopActivities),
+            TakeActivities::KIND => TakeActivities::decode(payload).map(Self::TakeActivities),
+            AskActivityClock::KIND => AskActivityClock::decode(payload).map(Self::AskActivityClock),
             CreateArray::KIND => CreateArray::decode(payload).map(Self::CreateArray),
             DestroyArray::KIND => DestroyArray::decode(payload).map(Self::DestroyArray),
             OpenCollectives::KIND => OpenCollectives::decode(payload).map(Self::OpenCollectives),
@@ -415,6 +427,10 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::StartActivities(_) => StartActivities::NAME,
+            Self::StopActivities(_) => StopActivities::NAME,
+            Self::TakeActivities(_) => TakeActivities::NAME,
+            Self::AskActivityClock(_) => AskActivityClock::NAME,
             Self::CreateArray(_) => CreateArray::NAME,
             Self::DestroyArray(_) => DestroyArray::NAME,
             Self::OpenCollectives(_) => OpenCollectives::NAME,
@@ -552,6 +568,10 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
+            Self::StartActivities(_) => StartActivities::CLASS,
+            Self::StopActivities(_) => StopActivities::CLASS,
+            Self::TakeActivities(_) => TakeActivities::CLASS,
+            Self::AskActivityClock(_) => AskActivityClock::CLASS,
             Self::CreateArray(_) => CreateArray::CLASS,
             Self::DestroyArray(_) => DestroyArray::CLASS,
             Self::OpenCollectives(_) => OpenCollectives::CLASS,
@@ -689,6 +709,10 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn kind(&self) -> u16 {
         match self {
+            Self::StartActivities(_) => StartActivities::KIND,
+            Self::StopActivities(_) => StopActivities::KIND,
+            Self::TakeActivities(_) => TakeActivities::KIND,
+            Self::AskActivityClock(_) => AskActivityClock::KIND,
             Self::CreateArray(_) => CreateArray::KIND,
             Self::DestroyArray(_) => DestroyArray::KIND,
             Self::OpenCollectives(_) => OpenCollectives::KIND,
@@ -825,6 +849,10 @@ impl<'a> Request<'a> {
     /// Appends the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
+            Self::StartActivities(message) => message.encode(out),
+            Self::StopActivities(message) => message.encode(out),
+            Self::TakeActivities(message) => message.encode(out),
+            Self::AskActivityClock(message) => message.encode(out),
             Self::CreateArray(message) => message.encode(out),
             Self::DestroyArray(message) => message.encode(out),
             Self::OpenCollectives(message) => message.encode(out),
@@ -966,7 +994,8 @@ impl Request<'_> {
     /// The handler's; [`Handler::misplaced`] where the message is no command.
     pub fn dispatch<H>(self, handler: &mut H) -> Result<H::Answer, H::Fault>
     where
-        H: ArrayRequests
+        H: ActivityRequests
+            + ArrayRequests
             + CollectiveRequests
             + ContextRequests
             + CopyRequests
@@ -985,6 +1014,10 @@ impl Request<'_> {
             + TextureRequests,
     {
         match self {
+            Self::StartActivities(message) => handler.start_activities(message),
+            Self::StopActivities(message) => handler.stop_activities(message),
+            Self::TakeActivities(message) => handler.take_activities(message),
+            Self::AskActivityClock(_) => Err(H::misplaced(Recipient::Reader)),
             Self::CreateArray(message) => handler.create_array(message),
             Self::DestroyArray(message) => handler.destroy_array(message),
             Self::OpenCollectives(message) => handler.open_collectives(&message),

@@ -2,6 +2,7 @@
 //! Everything here is re-exported by the crate's root; it holds no logic.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
+mod activity;
 mod array;
 mod collective;
 mod context;
@@ -26,6 +27,7 @@ mod telemetry;
 mod tensor_map;
 mod texture;
 
+pub use activity::*;
 pub use array::*;
 pub use collective::*;
 pub use context::*;
