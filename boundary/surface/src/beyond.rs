@@ -1,7 +1,7 @@
 //! Methods that an implementation has beyond the exported functions. The surface calls them for hidden tables, at the
 //! process's end, and when a call begins and ends. No program can name them.
 
-use floe_abi::{Context, CudaResult, Device};
+use floe_abi::{Context, CuResult, CudaError, CudaResult, Device};
 
 /// Questions and news that have no exported function.
 pub trait Beyond {
@@ -16,29 +16,38 @@ pub trait Beyond {
     /// which every call of the program is answered DEINITIALIZED without reaching the implementation.
     fn exiting(&self) {}
 
-    /// A call of the program begins on this thread. Calls may nest.
-    fn call_begins(&self) {}
+    /// A call of the program's, of the exported function of that name, begins on this thread. Calls may nest.
+    fn call_begins(&self, _name: &'static str) {}
 
-    /// The call of this thread that began last is over, whatever became of it.
-    fn call_ends(&self) {}
+    /// The call of this thread that began last is over, with this answer, whatever became of it.
+    fn call_ends(&self, _answer: CuResult) {}
 }
 
 /// One call of the program, from its beginning until this is dropped.
 #[derive(Debug)]
-pub struct Call<'a, D: Beyond + ?Sized>(&'a D);
+pub struct Call<'a, D: Beyond + ?Sized> {
+    driver: &'a D,
+    answer: CuResult,
+}
 
 impl<'a, D: Beyond + ?Sized> Call<'a, D> {
-    /// Begins a call.
+    /// Begins a call of that function.
     #[inline]
-    pub fn begin(driver: &'a D) -> Self {
-        driver.call_begins();
-        Self(driver)
+    pub fn begin(driver: &'a D, name: &'static str) -> Self {
+        driver.call_begins(name);
+        Self { driver, answer: CudaError::UNKNOWN.into() }
+    }
+
+    /// The call is over, with this answer.
+    #[inline]
+    pub fn end(mut self, answer: CuResult) {
+        self.answer = answer;
     }
 }
 
 impl<D: Beyond + ?Sized> Drop for Call<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        self.0.call_ends();
+        self.driver.call_ends(self.answer);
     }
 }

@@ -27,7 +27,7 @@ static AT_EXIT: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 #[doc(hidden)]
 pub fn guard<D: Beyond + ?Sized>(
     driver: &'static D,
-    name: &str,
+    name: &'static str,
     call: impl FnMut(&'static D) -> CudaResult<()>,
 ) -> CuResult {
     match STATE.load(Ordering::Acquire) {
@@ -41,7 +41,7 @@ pub fn guard<D: Beyond + ?Sized>(
 #[doc(hidden)]
 pub fn guard_always<D: Beyond + ?Sized>(
     driver: &'static D,
-    name: &str,
+    name: &'static str,
     call: impl FnMut(&'static D) -> CudaResult<()>,
 ) -> CuResult {
     caught(driver, name, call)
@@ -56,19 +56,19 @@ fn refused(name: &str, error: CudaError) -> CuResult {
 
 fn caught<D: Beyond + ?Sized>(
     driver: &'static D,
-    name: &str,
+    name: &'static str,
     mut call: impl FnMut(&'static D) -> CudaResult<()>,
 ) -> CuResult {
     trace::begins(name);
     // Outside of what catches panics: the call is over behind one, too.
-    let present = Call::begin(driver);
+    let present = Call::begin(driver, name);
     // State that a panic leaves half-done is behind the implementation's own locks, which report it at the next call.
     // The closure is called in place, not moved: it holds all of C's arguments.
     let answer = match catch_unwind(AssertUnwindSafe(|| call(driver))) {
         Ok(result) => result.into(),
         Err(_) => failed(name),
     };
-    drop(present);
+    present.end(answer);
     trace::answered(name, answer);
     answer
 }
@@ -147,11 +147,11 @@ mod tests {
             Err(CudaError::INVALID_DEVICE)
         }
 
-        fn call_begins(&self) {
+        fn call_begins(&self, _name: &'static str) {
             self.began.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn call_ends(&self) {
+        fn call_ends(&self, _answer: CuResult) {
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -2,6 +2,7 @@
 //! One `Simulator` per process holds all objects; each noun's methods are in the noun's own file.
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
+pub(crate) mod activities;
 mod addresses;
 mod calls;
 mod code;

@@ -31,7 +31,7 @@ fn library() -> Result<&'static Library, CudaError> {
 }
 
 /// Runs a slot that needs `cuInit`.
-fn guard(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
+fn guard(name: &'static str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
     match library() {
         Ok(library) => process::guard(library.driver, name, call),
         Err(error) => error.into(),
@@ -39,7 +39,7 @@ fn guard(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) ->
 }
 
 /// Runs a slot that does not need `cuInit`.
-fn guard_always(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
+fn guard_always(name: &'static str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
     match library() {
         Ok(library) => process::guard_always(library.driver, name, call),
         Err(error) => error.into(),

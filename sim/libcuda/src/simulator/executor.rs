@@ -152,7 +152,7 @@ impl Executor {
         if let Some(fault) = state.faults.get(&context) {
             return Err(*fault);
         }
-        state.queues.enqueue(stream, after, work).ok_or(CudaError::INVALID_HANDLE)
+        state.queues.enqueue(stream, after, work.recorded(stream)).ok_or(CudaError::INVALID_HANDLE)
     }
 
     /// Whether all work of `stream` is done, with what a wait on the default stream includes.

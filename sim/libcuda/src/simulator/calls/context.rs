@@ -13,7 +13,7 @@ use crate::simulator::device::CpuDevice;
 use crate::simulator::executor::NOBODY;
 use crate::simulator::executor::queue::{StreamKey, StreamKind};
 use crate::simulator::memory::kernel_side::KernelSide;
-use crate::simulator::{Simulator, current};
+use crate::simulator::{Simulator, activities, current};
 use floe_lock::lock;
 
 /// A context that exists.
@@ -210,6 +210,10 @@ fn ordinal(device: usize) -> Device {
 impl Beyond for Simulator {
     fn primary_context(&self, device: Device) -> CudaResult<Context> {
         Ok(Context(self.device(device)?.primary_handle))
+    }
+
+    fn call_begins(&self, _name: &'static str) {
+        activities::call_begins();
     }
 }
 

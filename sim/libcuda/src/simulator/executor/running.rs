@@ -6,10 +6,10 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_machine::{Fault, FaultKind, Outcome};
+use floe_machine::{Fault, FaultKind, Grid, Outcome};
 
 use super::super::log;
-use super::work::{ThreadKind, Work};
+use super::work::{Recorded, ThreadKind, Work};
 use super::{Executor, ExecutorState, StreamPosition, TRANSFER_THREADS};
 
 impl Executor {
@@ -140,7 +140,8 @@ impl Executor {
                 self.round_over(&mut state, *round);
                 Ok(())
             }
-            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) | Work::Branch(_) if fault.is_some() => Ok(()),
+            _ if fault.is_some() => Ok(()),
+            Work::Recorded(recorded) => return self.perform_recorded(state, position, context, *recorded),
             Work::Branch(branch) => match Self::begin_round(&mut state, position, context, &branch) {
                 Ok(true) => return state,
                 Ok(false) => Ok(()),
@@ -162,13 +163,53 @@ impl Executor {
             }
             Work::Kernel(grid) => {
                 drop(state);
-                let executor = Arc::clone(self);
-                self.pool.submit(&grid, Box::new(move |outcome| executor.kernel_ended(position, context, &outcome)));
+                self.start_kernel(position, context, &grid, || ());
                 return self.lock();
             }
         };
         self.finish(&mut state, position, context, result);
         state
+    }
+
+    /// Does a kernel or a transfer, and says when it began and ended.
+    fn perform_recorded<'a>(
+        self: &'a Arc<Self>,
+        state: MutexGuard<'a, ExecutorState>,
+        position: StreamPosition,
+        context: u64,
+        Recorded { work, recording }: Recorded,
+    ) -> MutexGuard<'a, ExecutorState> {
+        drop(state);
+        let running = recording.begin();
+        let result = match work {
+            Work::Kernel(grid) => {
+                self.start_kernel(position, context, &grid, move || running.end());
+                return self.lock();
+            }
+            Work::Transfer(transfer) => transfer.run(&self.memory),
+            // Nothing else is recorded.
+            _ => Ok(()),
+        };
+        running.end();
+        let mut state = self.lock();
+        self.finish(&mut state, position, context, result);
+        state
+    }
+
+    /// Has the machine run a kernel; `ended` runs as soon as it is over.
+    fn start_kernel(
+        self: &Arc<Self>,
+        position: StreamPosition,
+        context: u64,
+        grid: &Arc<Grid>,
+        ended: impl FnOnce() + Send + 'static,
+    ) {
+        let executor = Arc::clone(self);
+        let over = move |outcome| {
+            ended();
+            executor.kernel_ended(position, context, &outcome);
+        };
+        self.pool.submit(grid, Box::new(over));
     }
 
     fn kernel_ended(self: &Arc<Self>, position: StreamPosition, context: u64, outcome: &Outcome) {

@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use floe_abi::CudaResult;
+use floe_cupti::{copy_kind, memory_kind};
 use floe_machine::Grid;
 use floe_surface::HostFunction;
 
 use super::branch::{Branch, Round};
 use super::events::EventKey;
 use super::output::Output;
-use super::transfer::Transfer;
+use super::queue::StreamKey;
+use super::transfer::{Copy, End, Transfer};
 use super::words::Words;
+use crate::simulator::activities::{self, Activity, Recording};
 
 /// Transfers up to this many bytes run on the thread that finds them ready: passing them on costs more.
 const INLINE_BYTES: u64 = 64 << 10;
@@ -39,6 +42,14 @@ pub(crate) enum Work {
     Branch(Arc<Branch>),
     /// One of them has been run.
     RoundOver(Box<Round>),
+    /// A kernel or a transfer, of which somebody wants to know when it ran.
+    Recorded(Box<Recorded>),
+}
+
+/// Work with what is to be said of it.
+pub(crate) struct Recorded {
+    pub(super) work: Work,
+    pub(super) recording: Recording,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +60,53 @@ pub(super) enum ThreadKind {
     LoopThread,
 }
 
+fn memory_kind(end: &End) -> u8 {
+    match end {
+        End::Device(_) => memory_kind::DEVICE,
+        // Whoever waits for pinned memory only in stream order has pinned it.
+        End::Host(_) => memory_kind::PINNED,
+        End::Bytes(_) => memory_kind::PAGEABLE,
+    }
+}
+
+fn copy_kind(copy: &Copy) -> u8 {
+    match (&copy.target.end, &copy.source.end) {
+        (End::Device(_), End::Device(_)) => copy_kind::DEVICE_TO_DEVICE,
+        (End::Device(_), _) => copy_kind::HOST_TO_DEVICE,
+        (_, End::Device(_)) => copy_kind::DEVICE_TO_HOST,
+        _ => copy_kind::HOST_TO_HOST,
+    }
+}
+
 impl Work {
+    /// The same, to be recorded where somebody wants that.
+    pub(super) fn recorded(self, stream: StreamKey) -> Self {
+        let Some(kind) = self.activity().filter(|_| activities::is_recording()) else { return self };
+        match Recording::of(kind, stream.0) {
+            Some(recording) => Self::Recorded(Box::new(Recorded { work: self, recording })),
+            None => self,
+        }
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        match self {
+            Self::Kernel(grid) => {
+                let launch = grid.launch();
+                let (name, shared) = (Arc::clone(&launch.kernel), [launch.kernel.static_shared, launch.dynamic_shared]);
+                Some(Activity::Kernel { kernel: name, grid: launch.grid, block: launch.block, shared })
+            }
+            Self::Transfer(transfer) => Some(match transfer {
+                Transfer::Copy(copy) => Activity::Copy {
+                    kind: copy_kind(copy),
+                    ends: [&copy.source.end, &copy.target.end].map(memory_kind),
+                    bytes: transfer.bytes(),
+                },
+                Transfer::Fill(fill) => Activity::Fill { value: fill.value, bytes: transfer.bytes() },
+            }),
+            _ => None,
+        }
+    }
+
     /// A call of the program's function. As in CUDA what kernels printed before comes first, and after a fault the
     /// function is not called.
     pub(crate) fn host_function(function: HostFunction, output: &Arc<Output>) -> Self {
@@ -66,6 +123,7 @@ impl Work {
         match self {
             Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => ThreadKind::TransferThread,
             Self::Host(_) => ThreadKind::HostThread,
+            Self::Recorded(recorded) => recorded.work.thread_kind(),
             // A loop may be endless, and whoever is here may have something else to do.
             Self::RoundOver(round) if round.may_repeat() => ThreadKind::LoopThread,
             _ => ThreadKind::Here,

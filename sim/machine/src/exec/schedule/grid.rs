@@ -97,6 +97,11 @@ impl Grid {
         }))
     }
 
+    /// What it was made of.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
     /// A grid that continues where the snapshot was taken; the launch must be the same, its memory may be another mapping.
     ///
     /// # Errors
