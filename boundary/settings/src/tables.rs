@@ -45,6 +45,8 @@ table! {
         "Threads of one copy of pageable memory, 1 to 64. Over TCP they work beside those of the connections.";
     nccl: Nccl, "FLOE_NCCL", KeyAndFlag("nccl"), "WHERE", default "auto",
         "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded if vGPUs are on several servers.";
+    own_cupti: Switch, "FLOE_OWN_CUPTI", KeyAndFlag("own-cupti"), "", default "no",
+        "Leave the program its own CUPTI, which sees no GPU of floe's. Otherwise profilers get floe's, which does.";
     log: Level, "FLOE_LOG", Key, "LEVEL", unset "errors at once, warnings when the program fails",
         "What is written to stderr as it happens: error, warn, info or debug.";
     trace: Trace, "FLOE_TRACE", Variable, "CALLS", unset "none",
@@ -111,6 +113,8 @@ table! {
         "Servers that sessions here may connect to, for copies between vGPUs of both: HOST, HOST:PORT, unix:///path. Name each at the other, too.";
     nccl: Text, "FLOE_SERVER_NCCL", All, "LIBRARY", default "auto",
         "NCCL that workers load for ranks on several servers: the path of a libnccl.so.2, auto (where it is installed), or off.";
+    cupti: Text, "FLOE_SERVER_CUPTI", All, "LIBRARY", default "auto",
+        "CUPTI that workers load for programs' profilers: the path of a libcupti.so.13, auto (where it is installed), or off.";
     no_rings: Switch, "FLOE_NO_RINGS", All, "", default "no",
         "Have clients of this machine send everything over the Unix socket, nothing through rings in shared memory.";
     max_sessions: Count<0, ANY>, "FLOE_MAX_SESSIONS", All, "COUNT", default "64",

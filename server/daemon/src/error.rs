@@ -130,6 +130,9 @@ pub enum DaemonError {
     /// The operator named an NCCL that is not there.
     #[error("--nccl names no file: {0}\n  name a libnccl.so.2, auto or off")]
     Nccl(String),
+    /// The operator named a CUPTI that is not there.
+    #[error("--cupti names no file: {0}\n  name a libcupti.so.13, auto or off")]
+    Cupti(String),
     /// The operator named a GPU that does not exist.
     #[error("no such GPU: {index}\n  there are {count}, counted from 0")]
     Gpu {

@@ -70,6 +70,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         device_library: probe.library.clone(),
         dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
+        cupti: settings.cupti.clone(),
         probe,
         offered,
         token,

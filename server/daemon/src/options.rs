@@ -82,6 +82,8 @@ pub struct Settings {
     pub peers: Vec<Address>,
     /// The NCCL that workers may load; `None`: none.
     pub nccl: Option<PathBuf>,
+    /// The CUPTI that workers may load; `None`: none.
+    pub cupti: Option<PathBuf>,
     /// The most sessions at once, and the most of one peer.
     pub(crate) sessions: Share,
     /// The most sessions of one peer that wait for their client.
@@ -123,6 +125,7 @@ impl Settings {
             transports: transports(!values.no_rings),
             peers: peers(&values)?,
             nccl: nccl(&values.nccl)?,
+            cupti: cupti(&values.cupti)?,
             max_waiting_per_peer: values.max_waiting_per_peer.map_or(sessions.each, |most| most as usize),
             sessions,
             module_cache: module_cache(&values, source),
@@ -186,6 +189,16 @@ fn nccl(wanted: &str) -> Result<Option<PathBuf>, DaemonError> {
         "off" => Ok(None),
         path if std::path::Path::new(path).is_file() => Ok(Some(PathBuf::from(path))),
         path => Err(DaemonError::Nccl(path.to_owned())),
+    }
+}
+
+/// The CUPTI that workers may load. A CPU device has one of its own, so there is one to name where none is installed.
+fn cupti(wanted: &str) -> Result<Option<PathBuf>, DaemonError> {
+    match wanted {
+        "auto" => Ok(Some(floe_device::cupti::installed().unwrap_or_else(|| PathBuf::from("libcupti.so.13")))),
+        "off" => Ok(None),
+        path if std::path::Path::new(path).is_file() => Ok(Some(PathBuf::from(path))),
+        path => Err(DaemonError::Cupti(path.to_owned())),
     }
 }
 

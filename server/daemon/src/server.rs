@@ -72,6 +72,7 @@ pub(crate) struct Server {
     pub(crate) dialer: Arc<Dialer>,
     /// The NCCL that workers may load.
     pub(crate) nccl: Option<PathBuf>,
+    pub(crate) cupti: Option<PathBuf>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
     /// Whether the main loop answers.

@@ -5,6 +5,7 @@
 
 mod choice;
 mod content;
+pub mod cupti;
 mod device;
 mod driver;
 mod generated;

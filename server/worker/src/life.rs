@@ -10,6 +10,7 @@ pub(crate) mod log;
 pub(crate) mod moving;
 pub(crate) mod parking;
 pub(crate) mod process;
+pub(crate) mod recording;
 pub(crate) mod ring_handshake;
 pub(crate) mod serve;
 pub(crate) mod shared;

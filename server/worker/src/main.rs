@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
+use floe_device::cupti::Cupti;
 use floe_device::{Device, Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Asks, Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
@@ -77,7 +78,7 @@ fn probe(library: &str) -> Result<()> {
 
 /// Enters the sandbox as a session does, and says what of it holds.
 fn check_sandbox(library: &str) -> Result<()> {
-    let mut line = serde_json::to_string(&sandbox::enter(Path::new(library), None, Demand::Usual)?)?;
+    let mut line = serde_json::to_string(&sandbox::enter(Path::new(library), &[], Demand::Usual)?)?;
     line.push('\n');
     io::stdout().write_all(line.as_bytes())?;
     Ok(())
@@ -107,7 +108,8 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved, Option<File>)> {
     let mappings =
         if task.ceiling == 0 { None } else { Some(room::mappings().context("listing this process's mappings")?) };
     // The daemon has already logged which parts of it the kernel lacks.
-    sandbox::enter(Path::new(&task.library), task.nccl.as_deref().map(Path::new), task.sandbox)?;
+    let others: Vec<&Path> = [&task.nccl, &task.cupti].into_iter().flatten().map(Path::new).collect();
+    sandbox::enter(Path::new(&task.library), &others, task.sandbox)?;
     Ok((client, reserved, mappings))
 }
 
@@ -230,6 +232,7 @@ fn work(
             return refuse(link, error);
         }
     };
+    let cupti = if gpu.is_some() { load_cupti(task) } else { None };
     match sandbox::close_behind_start(task.sandbox, Some(&reserved)) {
         Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
         Err(error) => {
@@ -267,6 +270,7 @@ fn work(
         joining,
         peers: Some(ends),
         nccl: task.nccl.as_ref().map(PathBuf::from),
+        cupti,
         moves: Some(moves),
         stands: std::env::var(STANDS_VARIABLE).map(|text| Stands::of(&text)).unwrap_or_default(),
         resumption,
@@ -279,6 +283,13 @@ fn work(
         (None, None, Some(arrival)) => keep::<<Gpu as Device>::Mapped>(arrival, plan, log),
         _ => Ending::Bug("a session without a connection or a device".into()),
     }
+}
+
+/// The CUPTI that profilers may want, loaded ahead of the sandbox's end, as the driver is. It does nothing until one does.
+fn load_cupti(task: &Task) -> Option<Result<Arc<Cupti>, String>> {
+    let path = task.cupti.as_ref()?;
+    let loaded = Cupti::open(Path::new(&task.library), Path::new(path));
+    Some(loaded.map(Arc::new).map_err(|error| error.to_string()))
 }
 
 /// Starts the device; `None`: the session is kept without one.

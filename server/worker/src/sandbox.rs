@@ -98,18 +98,18 @@ fn accept(missing: Vec<String>, demand: Demand) -> Result<Vec<String>, SandboxEr
     }
 }
 
-/// Takes everything from this process that a session on this library, with this NCCL if there is one, does not need.
+/// Takes everything from this process that a session on this library, with these others if there are any, does not need.
 ///
 /// # Errors
 /// [`SandboxError`] when the operator demands more than the kernel has, or a step fails that cannot.
-pub fn enter(library: &Path, nccl: Option<&Path>, demand: Demand) -> Result<Protection, SandboxError> {
+pub fn enter(library: &Path, others: &[&Path], demand: Demand) -> Result<Protection, SandboxError> {
     if demand == Demand::Off {
         return Ok(Protection { landlock: 0, standing: Standing::read(), missing: Vec::new() });
     }
     let step = |what| move |source| SandboxError::Step { what, source };
     let mut missing = Vec::new();
     privileges::give_up().map_err(step("giving up privileges"))?;
-    let landlock = match files::restrict(library, nccl) {
+    let landlock = match files::restrict(library, others) {
         Ok(version) => version,
         Err(words) => {
             missing.push(format!("Landlock does not protect files and sockets: {words}"));

@@ -131,6 +131,7 @@ impl Client {
             joining,
             peers: None,
             nccl: None,
+            cupti: None,
             moves: None,
             stands: Stands::default(),
             resumption: None,

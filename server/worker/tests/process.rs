@@ -81,6 +81,7 @@ fn task() -> Task {
         session: 1,
         library: offer.library.clone(),
         nccl: None,
+        cupti: None,
         gpu: 0,
         ordinal: 0,
         memory: 0,

@@ -128,6 +128,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         worker: &server.worker,
         library: &server.device_library,
         nccl: server.nccl.as_deref(),
+        cupti: server.cupti.as_deref(),
         shared_memory: server.shared_memory,
         mirrored_memory: server.mirrored_memory,
         transport_memory: server.transport_memory,

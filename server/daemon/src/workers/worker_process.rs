@@ -24,6 +24,8 @@ pub(crate) struct WorkerSettings<'a> {
     pub(crate) library: &'a str,
     /// The NCCL that it may load.
     pub(crate) nccl: Option<&'a Path>,
+    /// The CUPTI that it may load.
+    pub(crate) cupti: Option<&'a Path>,
     /// The most bytes of host memory a session may share.
     pub(crate) shared_memory: u64,
     /// The most bytes of host memory a session may have mirrored.
@@ -88,6 +90,7 @@ pub(crate) fn start(
         session: posting.session,
         library: place.library.to_owned(),
         nccl: place.nccl.and_then(Path::to_str).map(str::to_owned),
+        cupti: place.cupti.and_then(Path::to_str).map(str::to_owned),
         gpu: posting.gpu,
         ordinal: conditions.ordinal,
         memory: conditions.quota,

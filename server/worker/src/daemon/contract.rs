@@ -25,6 +25,9 @@ pub struct Task {
     /// The NCCL that it may load, if the server has one.
     #[serde(default)]
     pub nccl: Option<String>,
+    /// The CUPTI that it may load, if the server has one; of a CPU device the device library.
+    #[serde(default)]
+    pub cupti: Option<String>,
     /// The GPU's index in the library.
     pub gpu: i32,
     /// The vGPU's ordinal in the client.

@@ -3,6 +3,8 @@
 //! It never waits for the GPU, except for room in a transfer buffer and when the context is reset. It believes nothing:
 //! it looks ids up, checks ranges, and leaves the rest to the driver's judgement.
 
+#[path = "activity.rs"]
+mod activity;
 mod array;
 mod context;
 mod copy;
@@ -289,7 +291,9 @@ impl<D: Device> Issuer<D> {
         self.sequence = sequence;
         self.upload_range = command.range;
         self.end_inline_wait();
+        let recorded = self.shared.recording.begin_command(sequence);
         let outcome = self.dispatch(request, command.kind, command.payload);
+        drop(recorded);
         if let Some(unused) = self.upload_range.take() {
             self.uploads.drop_range(unused);
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
+use floe_device::cupti::Cupti;
 use floe_device::{Device, Mapped};
 use floe_transport::{Channels, Expected, Link, LinkError, Sender, SetUp, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
@@ -20,6 +21,7 @@ use super::joining;
 use super::joining::{Joining, Reception};
 use super::log::Log;
 use super::parking::Parking;
+use super::recording::Recording;
 use super::shared::Shared;
 use super::threads::Threads;
 use super::watch;
@@ -81,6 +83,8 @@ pub struct Plan {
     pub peers: Option<PeerEnds>,
     /// The server's NCCL, if it has one.
     pub nccl: Option<PathBuf>,
+    /// The server's CUPTI, loaded, or why it was not; `None`: none.
+    pub cupti: Option<Result<Arc<Cupti>, String>>,
     /// Its ways to the daemon for moves; `None`: it stays.
     pub moves: Option<MoveEnds>,
     /// Borders at which it stands until it has moved.
@@ -235,6 +239,7 @@ impl<M: Mapped> Wiring<M> {
             hub: Arc::clone(&self.hub),
             links: Links::new(&self.host.budget),
             collectives: Collectives::new(plan.nccl.clone(), self.hub.session(), &self.host.budget),
+            recording: Recording::new(plan.cupti.clone(), &self.host.budget),
             client: Arc::new(client),
         })
     }

@@ -11,6 +11,7 @@ use floe_transport::{LinkError, Sender, Stripes, Transfers};
 use floe_wire::{Ended, Reply};
 
 use super::log::Log;
+use super::recording::Recording;
 use super::watch::Use;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
@@ -45,6 +46,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) links: Links<D>,
     /// Its communicators.
     pub(crate) collectives: Collectives,
+    /// What its profiler wants to know.
+    pub(crate) recording: Recording,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }

@@ -57,8 +57,8 @@ const SOURCES: [&str; 2] = ["/dev/random", "/dev/urandom"];
 const SINKS: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// Restricts this thread and those it starts; returns Landlock's version that is in force, or why none is.
-pub(super) fn restrict(library: &Path, nccl: Option<&Path>) -> Result<u32, String> {
-    let status = rules(library, nccl).and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
+pub(super) fn restrict(library: &Path, others: &[&Path]) -> Result<u32, String> {
+    let status = rules(library, others).and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
     match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => Err("it is not enabled at boot".to_owned()),
         (RulesetStatus::NotEnforced, _) => Err("this kernel does not have it".to_owned()),
@@ -69,7 +69,7 @@ pub(super) fn restrict(library: &Path, nccl: Option<&Path>) -> Result<u32, Strin
     }
 }
 
-fn rules(library: &Path, nccl: Option<&Path>) -> Result<RulesetCreated, landlock::RulesetError> {
+fn rules(library: &Path, others: &[&Path]) -> Result<RulesetCreated, landlock::RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let device = read | AccessFs::WriteFile | AccessFs::IoctlDev;
     // No rule allows an address or a port: none can be connected to or listened at.
@@ -81,7 +81,7 @@ fn rules(library: &Path, nccl: Option<&Path>) -> Result<RulesetCreated, landlock
         .create()?;
     let own = keep_own();
     let fixed = LIBRARIES.iter().chain(&MACHINE).chain(&SOURCES).map(PathBuf::from);
-    for path in fixed.chain(library_folders(library)).chain(nccl.map(Path::to_path_buf)).chain([own.clone()]) {
+    for path in fixed.chain(library_folders(library)).chain(others.iter().map(PathBuf::from)).chain([own.clone()]) {
         rules = allow(rules, &path, read)?;
     }
     // NVIDIA's driver gives its threads names here, and does not start where it cannot.
@@ -165,7 +165,7 @@ mod tests {
         // Landlock holds for the thread that asks for it and those it starts: the test's other threads stay as they
         // were.
         let seen = std::thread::spawn(move || {
-            let version = restrict(Path::new("/lib/libcuda.so.1"), None);
+            let version = restrict(Path::new("/lib/libcuda.so.1"), &[]);
             let refused = [std::fs::read(&secret).is_err(), std::fs::write(&secret, "changed").is_err()];
             let named = std::thread::Builder::new().spawn(|| std::fs::write(thread_name(), "named").is_ok());
             let read = [

@@ -9,6 +9,7 @@ use crate::complete::completer::Completer;
 use crate::complete::printing::Printing;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer};
+use crate::life::recording::Recording;
 use crate::life::shared::Shared;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -48,6 +49,7 @@ impl Alone {
             descriptor: Default::default(),
             links: Links::new(budget),
             collectives: Collectives::new(None, 0, &Budget::default()),
+            recording: Recording::new(None, budget),
             client: Default::default(),
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());

@@ -76,6 +76,7 @@ impl Worker {
             transport_memory: TRANSPORT,
             device_speaks: false,
             nccl: None,
+            cupti: None,
             cache: None,
             used: Arc::default(),
             joining: Joining::new(Vec::new(), Some(taker)),

@@ -8,11 +8,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use floe_abi::CudaError;
 use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
-    AbortComm, AskComm, AskCommReply, CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, Field as _, FunctionId,
-    HostFunctionDone, LateBytes, Message as _, PIECE_BYTES, RaiseNow, ShareFile, ShareMemory, WriteMirror,
+    AbortComm, AskActivityClock, AskActivityClockReply, AskComm, AskCommReply, CopyBulkToDevice, CopyToDevice,
+    Decode as _, DecodeError, Field as _, FunctionId, HostFunctionDone, LateBytes, Message as _, PIECE_BYTES, RaiseNow,
+    ShareFile, ShareMemory, WriteMirror,
 };
 
 use super::batch::{Batch, Command};
@@ -125,6 +127,15 @@ impl<D: Device> Reader<D> {
                 AskCommReply { result, words: &words }.write(&mut body);
                 // A connection that is gone is noticed by the next read.
                 let _ = self.shared.reply(sequence, 0, "", &body);
+            }
+            AskActivityClock::KIND => {
+                let (status, words, now) = match self.shared.recording.now() {
+                    Ok(now) => (0, String::new(), now),
+                    Err(words) => (CudaError::NOT_SUPPORTED.code(), words, 0),
+                };
+                let mut body = Vec::new();
+                AskActivityClockReply { now }.write(&mut body);
+                let _ = self.shared.reply(sequence, status, &words, &body);
             }
             AbortComm::KIND => {
                 let comm = AbortComm::decode(payload).map_err(unreadable)?.comm;

@@ -35,6 +35,9 @@ impl<D: Device> Issuer<D> {
         if self.shared.collectives.nccl().is_ok() {
             refuse("the session has loaded NCCL, whose communicators no other worker can take over".into(), false);
         }
+        if self.shared.recording.is_on() {
+            refuse("the session's program has a profiler that records what its GPU does".into(), false);
+        }
         for at in self.sharing.unkept() {
             refuse(format!("pages at {at:#x} are of one file more than a session keeps descriptors of"), false);
         }
