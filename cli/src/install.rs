@@ -39,6 +39,11 @@ impl Installation {
         self.present(&self.root.join("lib/client/nccl/libnccl.so.2"))
     }
 
+    /// floe's `libcupti.so.13`, for programs' profilers.
+    pub(crate) fn cupti(&self) -> Result<PathBuf> {
+        self.present(&self.root.join("lib/client/cupti/libcupti.so.13"))
+    }
+
     /// An executable of floe's own: `floed`, `floe-worker`, `floe-demo`.
     pub(crate) fn executable(&self, name: &str) -> Result<PathBuf> {
         self.present(&self.root.join("bin").join(name))

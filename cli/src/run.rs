@@ -3,6 +3,7 @@
 //! signals and the terminal are the program's own.
 //! It never stays beside the program. Only a private daemon does, which watches the process.
 
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -81,13 +82,26 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     command.args(rest);
     command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
     let flags = flags(arguments, installation)?;
-    if runs_beside_the_gpus(&flags.settings()?) {
-        // Its symbols come first, also where a program opens a library of that name by a path of its own, as PyTorch does.
-        command.env("LD_PRELOAD", listed("LD_PRELOAD", &installation.nccl()?, " "));
+    let libraries = preloaded(&flags.settings()?, installation)?;
+    if let Some(list) = libraries.join(OsStr::new(" ")).to_str().filter(|list| !list.is_empty()) {
+        command.env("LD_PRELOAD", listed("LD_PRELOAD", Path::new(list), " "));
     }
     let variable = |name| CLIENT.find(name).and_then(Setting::variable);
     command.envs(flags.0.iter().filter_map(|(name, text)| Some((variable(name)?, text))));
     Ok(command)
+}
+
+/// Libraries whose symbols come first, also where a program opens a library of that name by a path of its own, as PyTorch
+/// does.
+fn preloaded(settings: &Settings, installation: &Installation) -> Result<Vec<OsString>> {
+    let mut libraries = Vec::new();
+    if runs_beside_the_gpus(settings) {
+        libraries.push(installation.nccl()?.into_os_string());
+    }
+    if !settings.own_cupti {
+        libraries.push(installation.cupti()?.into_os_string());
+    }
+    Ok(libraries)
 }
 
 /// Whether the program's NCCL is floe's: where its vGPUs are on several servers, or it was asked for.
@@ -141,7 +155,7 @@ fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<Str
 }
 
 /// A variable's list with a path in front.
-fn listed(variable: &str, path: &Path, between: &str) -> std::ffi::OsString {
+fn listed(variable: &str, path: &Path, between: &str) -> OsString {
     let mut list = path.as_os_str().to_owned();
     if let Some(rest) = std::env::var_os(variable).filter(|rest| !rest.is_empty()) {
         list.push(between);

@@ -18,6 +18,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("floe-demo", "bin/floe-demo"),
     ("floe-bench", "bin/floe-bench"),
     ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
+    ("libfloe_client_cupti.so", "lib/client/cupti/libcupti.so.13"),
     ("libfloe_client_nccl.so", "lib/client/nccl/libnccl.so.2"),
     ("libfloe_client_nvml.so", "lib/client/libnvidia-ml.so.1"),
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
@@ -107,8 +108,15 @@ fn commit() -> String {
 }
 
 /// Needs of `floe demo`: its packages, and the files of the installation that they make.
-const DEMO_PACKAGES: [&str; 6] =
-    ["floe-cli", "floe-daemon", "floe-worker", "floe-demo", "floe-client-libcuda", "floe-sim-libcuda"];
+const DEMO_PACKAGES: [&str; 7] = [
+    "floe-cli",
+    "floe-daemon",
+    "floe-worker",
+    "floe-demo",
+    "floe-client-libcuda",
+    "floe-client-libcupti",
+    "floe-sim-libcuda",
+];
 const NOT_FOR_THE_DEMO: [&str; 3] = ["floe-bench", "libfloe_client_nvml.so", "libfloe_client_nccl.so"];
 
 /// Builds as much of an installation as `floe demo` needs, and runs it.

@@ -2,6 +2,7 @@
 //! surface types them, the session answers. There is no logic here, and loading the library does nothing: `cuInit` connects.
 //! The one name that is not NVIDIA's lets a program count its own waits.
 
+mod activity;
 mod collective;
 
 use floe_session::Client;

@@ -19,7 +19,7 @@ mod occupancy;
 mod profiler;
 mod stream;
 
-use floe_abi::{Context, CudaResult, Device};
+use floe_abi::{Context, CuResult, CudaResult, Device};
 use floe_surface::Beyond;
 
 use crate::client::Client;
@@ -35,12 +35,17 @@ impl Beyond for Client {
     }
 
     #[inline]
-    fn call_begins(&self) {
-        tally::begin();
+    fn call_begins(&self, name: &'static str) {
+        if tally::begin() && self.activities.is_on() {
+            self.activities.call_begins(name);
+        }
     }
 
     #[inline]
-    fn call_ends(&self) {
-        tally::end(&self.statistics);
+    fn call_ends(&self, answer: CuResult) {
+        let number = tally::end(&self.statistics);
+        if number != 0 {
+            self.activities.call_ends(number, answer.0);
+        }
     }
 }

@@ -11,6 +11,7 @@ use floe_image::Takes;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
+use crate::activities::Activities;
 use crate::calls::collective::Collectives;
 use crate::calls::graph::conditional::Homes;
 use crate::log::{self, log};
@@ -53,6 +54,8 @@ pub struct Client {
     pub(crate) peer_access: Mutex<HashSet<(Context, Context)>>,
     /// Communicators of NCCL.
     pub(crate) collectives: Collectives,
+    /// What a profiler wants to know.
+    pub(crate) activities: Activities,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -87,6 +90,7 @@ impl Client {
             homes: Homes::default(),
             peer_access: Mutex::default(),
             collectives: Collectives::default(),
+            activities: Activities::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),
@@ -138,6 +142,7 @@ impl Client {
         let ready = Ready { settings, devices, copiers, process: std::process::id() };
         // Only one thread gets here, and it found nothing set.
         let _ = self.state.set(ready);
+        self.record_from_start();
         Ok(())
     }
 

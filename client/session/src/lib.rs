@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail"))]
 
+mod activities;
 mod calls;
 mod client;
 pub mod log;
@@ -16,6 +17,7 @@ mod scripted;
 pub mod settings;
 mod vgpu;
 
+pub use activities::caller::Caller;
 pub use calls::collective::{Collective, MadeComm, NcclFailure, NcclResult, NewComm, Origin};
 pub use client::Client;
 pub use log::Level;

@@ -64,6 +64,8 @@ pub struct Settings {
     pub eager_loading: bool,
     /// Where NCCL runs.
     pub nccl: Nccl,
+    /// Whether the program keeps its own CUPTI.
+    pub own_cupti: bool,
     /// The longest wait for room for a quota.
     pub wait: Duration,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
@@ -112,6 +114,7 @@ impl Settings {
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
+            own_cupti: values.own_cupti,
             wait: values.wait,
             copy_threads: values.copy_threads.map(|threads| threads as usize),
         })

@@ -2,6 +2,7 @@
 //! deliveries into the program's memory, output to its descriptors. A link that ends answers every caller with its
 //! error, so none waits for ever.
 
+mod commands;
 mod dial;
 mod error;
 mod handshake;
@@ -39,6 +40,7 @@ use crate::vgpu::errors::Errors;
 use crate::vgpu::order::{Order, StreamProgress};
 use crate::vgpu::statistics::Statistics;
 use crate::vgpu::tally;
+use commands::Commands;
 use host_functions::HostFunctions;
 use incoming::Incoming;
 use keeper::Keeper;
@@ -50,6 +52,7 @@ use waiter::Waiter;
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: Sender,
+    pub(crate) commands: Commands,
     shared: Arc<Shared>,
 }
 
@@ -114,14 +117,14 @@ impl Connection {
             keeper.start(&shared)?;
         }
         stripes::start(&shared, &joining)?;
-        Ok(Self { sender, shared })
+        Ok(Self { sender, commands: Commands::default(), shared })
     }
 
     /// Sends a message nobody answers; returns its sequence. Does not wait.
     pub(crate) fn post(&self, message: &impl Message) -> CudaResult<u64> {
         tally::posted();
         match self.sender.post(message) {
-            Ok(sequence) => Ok(sequence),
+            Ok(sequence) => Ok(self.commands.note(sequence)),
             Err(error) => Err(self.shared.lost_by(&error)),
         }
     }
@@ -130,7 +133,7 @@ impl Connection {
     pub(crate) fn post_on(&self, progress: &StreamProgress, message: &impl Message) -> CudaResult<u64> {
         tally::posted();
         match self.sender.post_numbered(message, |sequence| progress.issue_next(sequence)) {
-            Ok(sequence) => Ok(sequence),
+            Ok(sequence) => Ok(self.commands.note(sequence)),
             Err(error) => Err(self.shared.lost_by(&error)),
         }
     }
@@ -143,7 +146,8 @@ impl Connection {
         fill: impl FnOnce(&mut [u8]),
     ) -> CudaResult<u64> {
         tally::posted();
-        self.sender.post_filled(message, length, fill).map_err(|error| self.shared.lost_by(&error))
+        let sent = self.sender.post_filled(message, length, fill).map_err(|error| self.shared.lost_by(&error))?;
+        Ok(self.commands.note(sent))
     }
 
     /// Sends a message and waits for its reply; a status that is not success is the error.
@@ -216,7 +220,8 @@ impl Connection {
         lent: Box<dyn floe_transport::BorrowedBuffer>,
     ) -> CudaResult<u64> {
         tally::posted();
-        self.sender.post_borrowed(message, lent).map_err(|error| self.shared.lost_by(&error))
+        let sent = self.sender.post_borrowed(message, lent).map_err(|error| self.shared.lost_by(&error))?;
+        Ok(self.commands.note(sent))
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
@@ -430,7 +435,7 @@ impl Connection {
         let shared = &self.shared;
         let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
         let sent = if now { self.sender.send(message, numbered) } else { self.sender.post_numbered(message, numbered) };
-        sent.map_err(|error| shared.lost_by(&error))
+        sent.map(|sequence| self.commands.note(sequence)).map_err(|error| shared.lost_by(&error))
     }
 }
 

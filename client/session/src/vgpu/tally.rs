@@ -13,9 +13,11 @@ struct Mark {
     posted: bool,
     called: bool,
     waited: bool,
+    /// Its number for a profiler; 0: none.
+    number: u32,
 }
 
-const NOTHING: Mark = Mark { depth: 0, posted: false, called: false, waited: false };
+const NOTHING: Mark = Mark { depth: 0, posted: false, called: false, waited: false, number: 0 };
 
 thread_local! {
     static PRESENT: Cell<Mark> = const { Cell::new(NOTHING) };
@@ -44,17 +46,30 @@ pub(crate) fn waited() {
     change(|mark| mark.waited = true);
 }
 
-/// A driver call of the program begins. Effects of the thread between calls count for none.
-#[inline]
-pub(crate) fn begin() {
-    change(|mark| {
-        *mark = if mark.depth == 0 { Mark { depth: 1, ..NOTHING } } else { Mark { depth: mark.depth + 1, ..*mark } }
-    });
+/// The present call has this number for a profiler.
+pub(crate) fn number(number: u32) {
+    change(|mark| mark.number = number);
 }
 
-/// The call that began last is over. The outermost one is counted.
+/// The present call's number; 0: none.
+pub(crate) fn present() -> u32 {
+    PRESENT.with(|present| present.get().number)
+}
+
+/// A driver call of the program begins; whether it is an outermost one. Effects of the thread between calls count for none.
 #[inline]
-pub(crate) fn end(statistics: &Statistics) {
+pub(crate) fn begin() -> bool {
+    let mut is_outermost = false;
+    change(|mark| {
+        is_outermost = mark.depth == 0;
+        *mark = if is_outermost { Mark { depth: 1, ..NOTHING } } else { Mark { depth: mark.depth + 1, ..*mark } }
+    });
+    is_outermost
+}
+
+/// The call that began last is over. The outermost one is counted; its number for a profiler.
+#[inline]
+pub(crate) fn end(statistics: &Statistics) -> u32 {
     let mut over = None;
     change(|mark| {
         mark.depth -= 1;
@@ -70,7 +85,9 @@ pub(crate) fn end(statistics: &Statistics) {
             (false, false) => Class::Local,
         };
         statistics.made(class, mark.waited);
+        return mark.number;
     }
+    0
 }
 
 #[cfg(test)]

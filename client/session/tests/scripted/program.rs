@@ -56,7 +56,7 @@ pub fn begun(client: &'static Client) -> &'static Client {
 
 /// Runs a call of the program that is counted, begun and ended as the surface does. Returns its answer.
 pub fn counted<R>(client: &Client, call: impl FnOnce(&Client) -> R) -> R {
-    let _call = Call::begin(client);
+    let _call = Call::begin(client, "cuTest");
     call(client)
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use floe_transport::{Spin, processors};
 
 use crate::log::log;
+use crate::vgpu::tally;
 use floe_lock::lock;
 
 /// Threads of a copy where nothing is set: with more, memory is no faster.
@@ -36,7 +37,8 @@ pub(crate) struct Copiers {
 
 #[derive(Default)]
 struct HelpQueue {
-    work: VecDeque<Arc<dyn Work>>,
+    /// With the number that the call has for a profiler.
+    work: VecDeque<(u32, Arc<dyn Work>)>,
     /// Threads there are.
     started: Option<usize>,
     asleep: usize,
@@ -79,7 +81,8 @@ impl Copiers {
             if helpers == 0 {
                 return;
             }
-            line.work.extend((0..helpers).map(|_| Arc::clone(work) as Arc<dyn Work>));
+            let number = tally::present();
+            line.work.extend((0..helpers).map(|_| (number, Arc::clone(work) as Arc<dyn Work>)));
             if wakes { line.asleep.min(helpers) } else { 0 }
         };
         self.calls.fetch_add(1, Ordering::Release);
@@ -107,11 +110,14 @@ impl Copiers {
 
     fn run(&self) {
         loop {
-            self.next().help();
+            let (number, work) = self.next();
+            tally::number(number);
+            work.help();
+            tally::number(0);
         }
     }
 
-    fn next(&self) -> Arc<dyn Work> {
+    fn next(&self) -> (u32, Arc<dyn Work>) {
         let seen = self.calls.load(Ordering::Acquire);
         let mut line = lock(&self.line);
         if line.work.is_empty() {

@@ -19,7 +19,7 @@ impl Connection {
         tally::posted();
         // It leaves with the mark.
         let sequence = self.sender.queue(message).map_err(|error| self.shared.lost_by(&error))?;
-        progress.issue_reading(sequence);
+        progress.issue_reading(self.commands.note(sequence));
         let waiter = Arc::new(Waiter::default());
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
         self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::clone(&waiter)), true)?;

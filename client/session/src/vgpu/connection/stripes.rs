@@ -134,7 +134,7 @@ impl Connection {
     ) -> CudaResult<u64> {
         tally::posted();
         let posted = self.shared.bulk.post(&self.sender, message, load, place, help);
-        posted.map_err(|error| self.shared.lost_by(&error))
+        posted.map(|sequence| self.commands.note(sequence)).map_err(|error| self.shared.lost_by(&error))
     }
 
     /// Waits until nobody reads these data any more, and helps to send them.

@@ -1,0 +1,307 @@
+//! What the program's profiler wants to know: its calls, and what they had GPUs do.
+//! In: what is wanted; calls as they begin and end; ids that the program gives them; what servers recorded. Out: rows, in
+//! this process's time. While nothing is wanted a call costs one look, and nothing is sent.
+
+pub(crate) mod caller;
+mod clock;
+mod names;
+mod taken;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use floe_abi::{CudaError, CudaResult};
+use floe_cupti::clock::{Pair, pair};
+use floe_cupti::table::{Row, wanted};
+use floe_cupti::{EXTERNAL_KINDS, kind};
+use floe_lock::lock;
+use floe_wire::{AskActivityClock, Call, StartActivities, StopActivities, TakeActivities};
+
+use crate::client::Client;
+use crate::log::log;
+use crate::vgpu::{Vgpu, tally};
+use caller::Caller;
+use clock::ServerClock;
+use names::Numbers;
+use taken::Rows;
+
+/// Rows of calls at once; later ones are lost.
+const MOST_CALLS: usize = 1 << 20;
+/// Ids of the program's on a thread at once.
+const MOST_IDS: usize = 1 << 16;
+/// Round trips of which the shortest says how far a server's clock is ahead.
+const ROUND_TRIPS: usize = 8;
+/// Activities that are asked for at once.
+const AT_ONCE: u32 = 8192;
+/// Questions in a row. A server that always has more is not asked further.
+const MOST_QUESTIONS: usize = 1 << 12;
+/// The bits that servers know: kernels, copies, fills.
+const OF_SERVERS: u32 = wanted::OF_GPUS;
+
+/// A call that is over, or an id of the program's for it.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    Call { kind: u32, function: u32, begin: u64, end: u64, thread: u32, call: u32, answer: u32 },
+    Named { call: u32, kind: u32, id: u64 },
+}
+
+/// A server that records.
+#[derive(Debug)]
+struct Recording {
+    clock: ServerClock,
+    stopped: bool,
+    lost: u64,
+}
+
+impl Made {
+    fn row(&self) -> Row {
+        match *self {
+            Self::Named { call: correlation, kind: function, id: bytes } => {
+                Row { correlation, function, bytes, ..Row::new(kind::EXTERNAL_CORRELATION) }
+            }
+            Self::Call { kind, function, begin, end, thread, call: correlation, answer } => {
+                Row { correlation, begin, end, function, thread, answer, ..Row::new(kind) }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    made: Vec<Made>,
+    recordings: BTreeMap<u8, Recording>,
+    lost: u64,
+}
+
+/// What a profiler wants to know, and what is known.
+#[derive(Debug, Default)]
+pub(crate) struct Activities {
+    wanted: AtomicU32,
+    numbers: AtomicU32,
+    state: Mutex<State>,
+    /// One thread at a time starts and stops servers, and takes what they have.
+    servers: Mutex<()>,
+    caller: OnceLock<fn() -> Caller>,
+}
+
+thread_local! {
+    /// The present call: its numbers and its beginning.
+    static OPEN: Cell<Option<(Numbers, u64)>> = const { Cell::new(None) };
+    /// The program's ids for this thread's calls, by kind.
+    static IDS: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Activities {
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) != 0
+    }
+
+    fn wants(&self, bit: u32) -> bool {
+        self.wanted.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn keep(&self, made: Made) {
+        let mut state = lock(&self.state);
+        if state.made.len() < MOST_CALLS {
+            state.made.push(made);
+        } else {
+            state.lost += 1;
+        }
+    }
+
+    /// A call of the program's begins on this thread, and gets a number.
+    #[cold]
+    pub(crate) fn call_begins(&self, name: &'static str) {
+        // Numbers begin with 1 and come round after four thousand million calls.
+        let call = self.numbers.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        tally::number(call);
+        let known = names::numbers(name);
+        if known.is_some() && self.wants(wanted::EXTERNAL) {
+            IDS.with_borrow(|ids| {
+                for kind in 1..EXTERNAL_KINDS {
+                    if let Some((_, id)) = ids.iter().rfind(|(of, _)| *of == kind) {
+                        self.keep(Made::Named { call, kind, id: *id });
+                    }
+                }
+            });
+        }
+        OPEN.set(known.map(|numbers| (numbers, clock::now())));
+    }
+
+    /// It is over.
+    #[cold]
+    pub(crate) fn call_ends(&self, call: u32, answer: u32) {
+        let Some((numbers, begin)) = OPEN.take() else { return };
+        if !self.wants(wanted::DRIVER | wanted::RUNTIME) {
+            return;
+        }
+        let end = clock::now();
+        let Caller { is_runtime, thread } = self.caller.get().map(|find| find()).unwrap_or_default();
+        let (bit, kind, function) = if is_runtime && numbers.runtime != 0 {
+            (wanted::RUNTIME, kind::RUNTIME, numbers.runtime)
+        } else {
+            (wanted::DRIVER, kind::DRIVER, numbers.driver)
+        };
+        if self.wants(bit) {
+            self.keep(Made::Call { kind, function, begin, end, thread, call, answer });
+        }
+    }
+}
+
+impl Client {
+    /// How to find out who makes a call, which the library that exports the calls knows.
+    pub fn find_callers_by(&self, find: fn() -> Caller) {
+        // The first stays.
+        let _ = self.activities.caller.set(find);
+    }
+
+    /// This process's monotonic clock in nanoseconds, in which rows are.
+    #[must_use]
+    pub fn activity_clock() -> u64 {
+        clock::now()
+    }
+
+    /// Has these bits of [`wanted`] be recorded from here on, and nothing else.
+    ///
+    /// # Errors
+    /// Where a server records nothing; all others do.
+    pub fn want_activities(&self, wanted: u32) -> CudaResult<()> {
+        let _one = lock(&self.activities.servers);
+        let before = self.activities.wanted.swap(wanted, Ordering::Relaxed);
+        if (before ^ wanted) & OF_SERVERS == 0 { Ok(()) } else { self.record_on_all(wanted & OF_SERVERS) }
+    }
+
+    /// The devices are there: what was wanted before begins.
+    pub(crate) fn record_from_start(&self) {
+        let wanted = self.activities.wanted.load(Ordering::Relaxed) & OF_SERVERS;
+        if wanted != 0 {
+            let _one = lock(&self.activities.servers);
+            // The log says why a server does not.
+            let _ = self.record_on_all(wanted);
+        }
+    }
+
+    fn record_on_all(&self, wanted: u32) -> CudaResult<()> {
+        let Ok(devices) = self.devices() else { return Ok(()) };
+        let record =
+            |vgpu: &Arc<Vgpu>| if wanted == 0 { self.stop_recording(vgpu) } else { self.start_recording(vgpu, wanted) };
+        let outcomes: Vec<CudaResult<()>> = devices.iter().map(|device| record(&device.vgpu)).collect();
+        outcomes.into_iter().collect()
+    }
+
+    fn start_recording(&self, vgpu: &Vgpu, wanted: u32) -> CudaResult<()> {
+        let answer = vgpu.connection.ask(&StartActivities { wanted })?;
+        if let Some(error) = CudaError::from_code(answer.status) {
+            let words = floe_wire::printable(&answer.detail);
+            log!(Warn, "device {} tells a profiler nothing of its work: {words}", vgpu.ordinal);
+            return Err(error);
+        }
+        vgpu.connection.commands.turn(true);
+        let is_new = !lock(&self.activities.state).recordings.contains_key(&vgpu.ordinal);
+        if is_new {
+            let clock = ServerClock::new(measure(vgpu)?);
+            let recording = Recording { clock, stopped: false, lost: 0 };
+            lock(&self.activities.state).recordings.insert(vgpu.ordinal, recording);
+        } else if let Some(known) = lock(&self.activities.state).recordings.get_mut(&vgpu.ordinal) {
+            known.stopped = false;
+        }
+        Ok(())
+    }
+
+    fn stop_recording(&self, vgpu: &Vgpu) -> CudaResult<()> {
+        vgpu.connection.commands.turn(false);
+        match lock(&self.activities.state).recordings.get_mut(&vgpu.ordinal) {
+            Some(recording) => recording.stopped = true,
+            None => return Ok(()),
+        }
+        vgpu.connection.call(&StopActivities {}).map(drop)
+    }
+
+    /// Gives all that was recorded since the last time: ids, calls, then the work of each device. Forced: also work that has
+    /// not ended.
+    ///
+    /// # Errors
+    /// Where a server could not be asked; what others have is given.
+    pub fn take_activities(&self, forced: bool, give: &mut dyn FnMut(&Row)) -> CudaResult<()> {
+        let _one = lock(&self.activities.servers);
+        let made = std::mem::take(&mut lock(&self.activities.state).made);
+        made.iter().for_each(|made| give(&made.row()));
+        let Ok(devices) = self.devices() else { return Ok(()) };
+        let outcomes: Vec<CudaResult<()>> =
+            devices.iter().map(|device| self.take_of(&device.vgpu, forced, give)).collect();
+        outcomes.into_iter().collect()
+    }
+
+    fn take_of(&self, vgpu: &Vgpu, forced: bool, give: &mut dyn FnMut(&Row)) -> CudaResult<()> {
+        let known = lock(&self.activities.state).recordings.get(&vgpu.ordinal).map(|it| (it.clock, it.stopped));
+        let Some((mut clock, stopped)) = known else { return Ok(()) };
+        clock.measured(measure(vgpu)?);
+        let (mut rows, mut flush, mut lost) = (Rows::default(), 1 + u32::from(forced), 0);
+        for _ in 0..MOST_QUESTIONS {
+            let (answer, _) = vgpu.connection.call(&TakeActivities { flush, most: AT_ONCE })?;
+            let reply = vgpu.connection.read(TakeActivities::decode_reply(&answer.body))?;
+            rows.add(&reply, |command| vgpu.connection.commands.call_of(command));
+            (flush, lost) = (0, reply.lost);
+            if !reply.more {
+                break;
+            }
+        }
+        rows.give(vgpu.ordinal.into(), &clock, give);
+        let mut state = lock(&self.activities.state);
+        if let Some(recording) = state.recordings.get_mut(&vgpu.ordinal) {
+            recording.clock = clock;
+            let new = lost.saturating_sub(recording.lost).saturating_add(rows.lost);
+            recording.lost = lost;
+            state.lost = state.lost.saturating_add(new);
+        }
+        if stopped && forced {
+            state.recordings.remove(&vgpu.ordinal);
+            vgpu.connection.commands.forget();
+        }
+        Ok(())
+    }
+
+    /// Rows that were lost so far.
+    #[must_use]
+    pub fn lost_activities(&self) -> u64 {
+        lock(&self.activities.state).lost
+    }
+
+    /// The calls of this thread have this id of the program's, until it is taken away. `false`: there are too many.
+    #[must_use]
+    pub fn push_activity_id(kind: u32, id: u64) -> bool {
+        IDS.with_borrow_mut(|ids| {
+            let fits = ids.len() < MOST_IDS;
+            if fits {
+                ids.push((kind, id));
+            }
+            fits
+        })
+    }
+
+    /// Takes the last id of that kind away.
+    #[must_use]
+    pub fn pop_activity_id(kind: u32) -> Option<u64> {
+        IDS.with_borrow_mut(|ids| {
+            let last = ids.iter().rposition(|(of, _)| *of == kind)?;
+            Some(ids.remove(last).1)
+        })
+    }
+
+    /// Has the log name a function that is not there.
+    pub fn refuse_activity(name: &str) {
+        log!(Warn, "{name} is not there: a profiler gets CUPTI_ERROR_NOT_SUPPORTED\n  see docs/guide/profiling.md");
+    }
+}
+
+/// Both clocks now: this process's, and the server's profiler's.
+fn measure(vgpu: &Vgpu) -> CudaResult<Pair> {
+    let ask = || {
+        let (answer, _) = vgpu.connection.call(&AskActivityClock {}).ok()?;
+        vgpu.connection.read(AskActivityClock::decode_reply(&answer.body)).ok().map(|reply| reply.now)
+    };
+    pair(ROUND_TRIPS, clock::now, ask).ok_or(CudaError::NOT_SUPPORTED)
+}
