@@ -20,7 +20,7 @@ use crate::pipes::sealed::{self, Sealed, SealedKeys};
 use crate::pipes::socket::Socket;
 use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
 use crate::pipes::tls::{ClientTls, ServerTls, Tls, Tunnel, tunnel};
-use crate::secret::{Protection, Secret};
+use crate::secret::{Protection, Secret, Secrets, TokenNumber};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
 const NOT_PERMITTED: u32 = 800;
@@ -34,8 +34,8 @@ pub struct Answering<'a> {
     pub tls: Option<&'a ServerTls>,
     /// Whether TLS is required.
     pub tls_only: bool,
-    /// The secret that sealing clients prove to know.
-    pub secret: Option<&'a Secret>,
+    /// The secrets of which a sealing client proves to know one.
+    pub secret: Option<&'a dyn Secrets>,
 }
 
 /// Which code seals a link's records.
@@ -85,6 +85,8 @@ pub struct Link {
     has_gone_over: bool,
     keys: Keys,
     protection: Protection,
+    /// The number of the user's token that seals it.
+    number: Option<TokenNumber>,
     sender: Sender,
     receiver: Receiver,
 }
@@ -134,13 +136,19 @@ impl Link {
         let protection = clear_protection(&*pipe);
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket: Some(socket), pipe, has_gone_over: false, keys, protection, sender, receiver }
+        Self { socket: Some(socket), pipe, has_gone_over: false, keys, protection, number: None, sender, receiver }
     }
 
     /// The protection of its bytes, as both ends of the connection see it until it is handed to another process.
     #[must_use]
     pub fn protection(&self) -> &Protection {
         &self.protection
+    }
+
+    /// The number of the user's token that seals it; `None` where the server's own token does, or none.
+    #[must_use]
+    pub fn token_number(&self) -> Option<TokenNumber> {
+        self.number
     }
 
     /// Which code seals its records.
@@ -273,7 +281,7 @@ impl Link {
     pub fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
         let (keys, protection) = (Keys::None, clear_protection(&*pipe));
-        Self { socket: None, pipe, has_gone_over: true, keys, protection, sender, receiver }
+        Self { socket: None, pipe, has_gone_over: true, keys, protection, number: None, sender, receiver }
     }
 
     /// Agrees on TLS with a server whose certificate names `host`. Nothing has been sent on the link.
@@ -338,6 +346,7 @@ impl Link {
     }
 
     fn go_on_sealed(&mut self, agreed: sealed::Agreed) {
+        self.number = agreed.number;
         let pipe = Arc::new(agreed.pipe);
         self.go_on_with(Arc::clone(&pipe) as _);
         (self.keys, self.has_gone_over) = (Keys::Token(pipe), false);
@@ -373,10 +382,10 @@ impl Link {
         if by.tls_only {
             return self.refuse(SYSTEM_NOT_READY, "this server speaks TLS only: reach it by tls://");
         }
-        let Some(secret) = by.secret else {
+        let Some(secrets) = by.secret else {
             return self.refuse(NOT_SUPPORTED, "this server knows no token");
         };
-        match sealed::accept(Arc::clone(&self.pipe), secret, deadline)? {
+        match sealed::accept(Arc::clone(&self.pipe), secrets, deadline)? {
             sealed::Opening::Agreed(agreed) => {
                 self.go_on_sealed(*agreed);
                 Ok(self)

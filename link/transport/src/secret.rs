@@ -3,9 +3,13 @@
 //! In: the token, a connection's protection, nonces. Out: keys, proofs, and whether a proof is right.
 //! It never keeps or shows the token, and compares proofs in constant time.
 
+mod numbered;
+
 use std::fmt;
 
 use aws_lc_rs::hmac;
+
+pub use numbered::{NewToken, NotAKey, NotANumber, ServerKey, TokenNumber, UserKey};
 
 /// The context of the key of sealed connections.
 const SEALING: &[u8] = b"floe seal v3";
@@ -65,6 +69,27 @@ pub enum Side {
 pub struct Secret {
     sealing: [u8; BYTES],
     proving: hmac::Key,
+    number: Option<TokenNumber>,
+}
+
+/// The tokens that a server knows.
+pub trait Secrets: fmt::Debug + Sync {
+    /// The secret of the token with this number, or of the server's own (`None`).
+    fn find(&self, number: Option<TokenNumber>) -> Option<Secret>;
+}
+
+impl ServerKey {
+    /// The secret of a user's token. `None` for a key that cannot be.
+    #[must_use]
+    pub fn secret(&self, number: TokenNumber, user: &UserKey) -> Option<Secret> {
+        self.agree(number, user).map(|shared| Secret::derived(&shared, Some(number)))
+    }
+}
+
+impl Secrets for Secret {
+    fn find(&self, number: Option<TokenNumber>) -> Option<Secret> {
+        (self.number == number).then(|| self.clone())
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -74,13 +99,26 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Derives the keys of a token.
+    /// Derives the keys of a token: a server's own, or a user's.
     #[must_use]
     pub fn of(token: &str) -> Self {
-        let proving = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+        match numbered::agree_by(token) {
+            Some((number, shared)) => Self::derived(&shared, Some(number)),
+            None => Self::derived(token.as_bytes(), None),
+        }
+    }
+
+    fn derived(token: &[u8], number: Option<TokenNumber>) -> Self {
+        let proving = hmac::Key::new(hmac::HMAC_SHA256, token);
         let mut sealing = [0; BYTES];
         sealing.copy_from_slice(hmac::sign(&proving, SEALING).as_ref());
-        Self { sealing, proving }
+        Self { sealing, proving, number }
+    }
+
+    /// The number of a user's token, by which the server finds it. `None`: it is the server's own token.
+    #[must_use]
+    pub fn number(&self) -> Option<TokenNumber> {
+        self.number
     }
 
     /// The key with which both sides of a sealed connection begin.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_transport::{Address, Answering, Link, LinkError, Listener, Protection, Sealer, Secret, Trust, connect};
 use floe_transport::{Opening, Peer, Speech, first_bytes_needed, is_stranger, look};
+use floe_transport::{Secrets, ServerKey, TokenNumber};
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Ended, FrameHeader, Message as _, StreamId};
 
 /// For what a busy machine may take.
@@ -48,7 +49,7 @@ fn knowing(token: &str, port: u16) -> Result<Link, LinkError> {
 /// A server's end of a connection that begins as it may.
 fn answered(link: Link, token: Option<&str>) -> Result<Link, LinkError> {
     let secret = token.map(Secret::of);
-    link.answer(&Answering { secret: secret.as_ref(), ..Answering::default() }, deadline())
+    link.answer(&Answering { secret: secret.as_ref().map(|secret| secret as _), ..Answering::default() }, deadline())
 }
 
 /// Both ends, when a client and a server know these tokens.
@@ -194,9 +195,13 @@ fn first_bytes_prove_the_token_before_anything_is_answered() {
 
 /// A client's first bytes, to a peer that never answers.
 fn first_bytes(listener: &Listener) -> (TcpStream, Vec<u8>) {
+    first_bytes_of(listener, FIRST)
+}
+
+fn first_bytes_of(listener: &Listener, bytes: usize) -> (TcpStream, Vec<u8>) {
     let mut stream = TcpStream::from(accept(listener).into_parts().unwrap().socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut first = vec![0; FIRST];
+    let mut first = vec![0; bytes];
     stream.read_exact(&mut first).unwrap();
     (stream, first)
 }
@@ -386,4 +391,62 @@ fn a_connection_ends_at_the_first_byte_that_is_not_the_peers() {
     assert_eq!(through(&|sealed| sealed[..at + 30].to_vec()).0, 1, "cut in a record");
     let clear = through(&|sealed| [&sealed[..at], &frame(&[9; 100], 2), &frame(&[9; 100], 3)].concat());
     assert!(clear.0 == 1 && clear.1.is_some(), "frames in the clear behind a record");
+}
+
+/// The tokens of two users, and the server's own.
+#[derive(Debug)]
+struct Known(Vec<Secret>);
+
+impl Secrets for Known {
+    fn find(&self, number: Option<TokenNumber>) -> Option<Secret> {
+        self.0.iter().find(|secret| secret.number() == number).cloned()
+    }
+}
+
+#[test]
+fn a_users_token_is_found_by_its_number_and_seals_as_the_servers_own_does() {
+    let key = ServerKey::make().unwrap();
+    let tokens = [(); 2].map(|()| key.make_token().unwrap());
+    let own = || tokens.iter().map(|token| key.secret(token.number, &token.key).unwrap());
+    let known = Known(own().chain([Secret::of("token")]).collect());
+    let (listener, port) = listener();
+    for (text, number) in
+        [(&*tokens[0].text, Some(tokens[0].number)), (&tokens[1].text, Some(tokens[1].number)), ("token", None)]
+    {
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| knowing(text, port).unwrap());
+            let by = Answering { secret: Some(&known), ..Answering::default() };
+            let server = accept(&listener).answer(&by, deadline()).unwrap();
+            assert_eq!((server.token_number(), server.sealer()), (number, Sealer::Token));
+            assert_eq!(server.protection(), client.join().unwrap().protection());
+        });
+    }
+}
+
+#[test]
+fn an_unknown_or_changed_number_is_a_strangers_and_no_private_byte_crosses() {
+    let key = ServerKey::make().unwrap();
+    let token = key.make_token().unwrap();
+    let known = Known(vec![key.secret(token.number, &token.key).unwrap()]);
+    let (listener, port) = listener();
+    let first = std::thread::scope(|scope| {
+        scope.spawn(|| knowing(&token.text, port).map(drop));
+        first_bytes_of(&listener, FIRST + 8).1
+    });
+    assert_eq!((first_bytes_needed(&first), Speech::of(&first)), (FIRST + 8, Speech::Sealed));
+    assert_eq!(first[8..16], token.number.0);
+    let hex: String = first.iter().map(|byte| format!("{byte:02x}")).collect();
+    let private = &token.text[token.text.len() - 64..];
+    assert!((0..=48).all(|at| !hex.contains(&private[at..at + 16])), "a part of the private key");
+    let ask = |bytes: &[u8]| {
+        let (mut client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        client.write_all(bytes).unwrap();
+        is_stranger(&server, &known)
+    };
+    assert!(!ask(&first));
+    for at in 8..first.len() {
+        let mut changed = first.clone();
+        changed[at] ^= 1;
+        assert!(ask(&changed), "byte {at}");
+    }
 }

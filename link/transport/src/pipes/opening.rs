@@ -13,9 +13,9 @@ use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{RecvFlags, recv};
 
 use crate::error::LinkError;
-use crate::pipes::sealed::{FIRST_BYTES, MAGIC, first_is_of};
+use crate::pipes::sealed::{MAGIC, MOST_FIRST_BYTES, first_is_of, sealed_bytes};
 use crate::pipes::tls::RECORD_HEAD;
-use crate::secret::Secret;
+use crate::secret::{Secret, Secrets};
 
 /// Bytes of the head of a TLS record.
 const TLS_HEAD_BYTES: usize = 5;
@@ -69,26 +69,31 @@ impl Secret {
     /// them is surely new.
     #[must_use]
     pub fn is_proved_by(&self, first: &[u8]) -> Option<bool> {
-        if Speech::of(first) == Speech::Sealed {
-            first_is_of(self, &first[..first.len().min(FIRST_BYTES)])
-        } else {
-            None
-        }
+        is_proved(self, first)
     }
 }
 
-/// Whether a connection's first message, which has arrived, proves another token than this. It costs some hashes. If
+/// The same of all tokens that a server knows.
+fn is_proved(secrets: &dyn Secrets, first: &[u8]) -> Option<bool> {
+    if Speech::of(first) != Speech::Sealed {
+        return None;
+    }
+    first_is_of(secrets, &first[..first.len().min(sealed_bytes(first))])
+}
+
+/// Whether a connection's first message, which has arrived, proves another token than these. It costs some hashes. If
 /// so, it reads the message: closing a connection with unread bytes resets it, and its client would lose the refusal.
 /// Otherwise the message stays.
 #[must_use]
-pub fn is_stranger(socket: impl AsFd, secret: &Secret) -> bool {
-    let mut first = [0; FIRST_BYTES];
+pub fn is_stranger(socket: impl AsFd, secrets: &dyn Secrets) -> bool {
+    let mut first = [0; MOST_FIRST_BYTES];
     let Ok((_, count)) = recv(&socket, &mut first[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) else { return false };
-    if secret.is_proved_by(&first[..count]) != Some(false) {
+    if is_proved(secrets, &first[..count]) != Some(false) {
         return false;
     }
     // A connection that cannot be read is closed without a refusal.
-    let _ = recv(&socket, &mut first[..], RecvFlags::DONTWAIT);
+    let bytes = sealed_bytes(&first);
+    let _ = recv(&socket, &mut first[..bytes], RecvFlags::DONTWAIT);
     true
 }
 
@@ -108,7 +113,7 @@ pub fn begins_with(socket: impl AsFd, kind: u16) -> bool {
 #[must_use]
 pub fn first_bytes_needed(peeked: &[u8]) -> usize {
     match Speech::of(peeked) {
-        Speech::Sealed => FIRST_BYTES,
+        Speech::Sealed => sealed_bytes(peeked),
         Speech::Tls => match peeked.get(3..TLS_HEAD_BYTES) {
             Some(&[high, low]) => TLS_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low])).min(LONGEST_RECORD),
             _ => TLS_HEAD_BYTES,
@@ -248,8 +253,9 @@ mod tests {
         ] {
             assert_eq!(Speech::of(first), speech, "{first:?}");
         }
-        assert_eq!(first_bytes_needed(b"floe"), FIRST_BYTES);
-        const { assert!(HEADER_BYTES < FIRST_BYTES, "what may be sealed yet is waited for no longer than that") };
+        assert_eq!(first_bytes_needed(b"floe"), 56);
+        assert_eq!(first_bytes_needed(b"floe\x01\x01\x01\x00"), MOST_FIRST_BYTES);
+        const { assert!(HEADER_BYTES < MOST_FIRST_BYTES, "what may be sealed yet is waited for no longer than that") };
     }
 
     #[test]

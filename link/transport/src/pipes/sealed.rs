@@ -11,6 +11,6 @@ mod pipe;
 mod refusal;
 
 pub use direction::SealedKeys;
-pub(crate) use format::{FIRST_BYTES, MAGIC};
+pub(crate) use format::{MAGIC, MOST_FIRST_BYTES, sealed_bytes};
 pub(crate) use handshake::{Agreed, Opening, accept, first_is_of, open};
 pub(crate) use pipe::Sealed;

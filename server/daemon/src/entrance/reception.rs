@@ -73,7 +73,7 @@ fn converse(
     let mut link = Link::accepted(socket, peer)?;
     if matches!(peer, Peer::Tcp(_)) && !is_worker {
         let secret = server.token.as_ref().map(Token::secret);
-        let by = Answering { tls: server.tls.as_ref(), tls_only: server.tls_only, secret: secret.as_ref() };
+        let by = Answering { tls: server.tls.as_ref(), tls_only: server.tls_only, secret: secret.as_ref().map(|secret| secret as _) };
         link = link.answer(&by, pass.deadline(Instant::now()))?;
     }
     match conversation::lead(&mut link, peer, server, pass) {
