@@ -3,11 +3,12 @@
 
 mod driver;
 mod finding;
+mod policy;
 mod protection;
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
@@ -23,6 +24,9 @@ pub(crate) struct Arguments {
     /// Servers to check as well: HOST[,HOST…] [default: those of the settings]
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     on: Vec<String>,
+    /// The policy of this machine's server to check [default: that of the settings]
+    #[arg(long, value_name = "PATH")]
+    policy: Option<PathBuf>,
 }
 
 /// The findings so far.
@@ -77,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let look = driver::look(&installation).unwrap_or_default();
     findings.all(driver::findings(&look));
     findings.all(protection::findings(&installation, &look));
+    findings.all(policy::findings(arguments.policy.as_deref()));
     remote_servers(&mut findings, &arguments.on)?;
     if findings.wrong == 0 {
         println!("nothing is wrong");

@@ -9,17 +9,15 @@ mod demo;
 mod doctor;
 mod gpus;
 mod install;
-mod migrate;
 mod private;
 mod program;
-mod ps;
 mod relay;
 mod run;
 mod serve;
 mod servers;
-mod suspend;
+mod sessions;
 mod table;
-mod upgrade;
+mod token;
 mod version;
 
 use std::fmt::Write as _;
@@ -27,6 +25,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use floe_settings::{CLIENT, CPU_DEVICE};
+
+use sessions::{end, migrate, ps, suspend, upgrade};
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
@@ -58,6 +58,8 @@ enum Command {
     Gpus(gpus::Arguments),
     /// Show the sessions on servers.
     Ps(ps::Arguments),
+    /// End a session: your own, or as the operator any.
+    End(end::Arguments),
     /// Move a running session to another GPU of its server, or to a new worker on its own.
     Migrate(migrate::Arguments),
     /// Free a running session's GPU: the session waits in its server's host memory, and its program with it.
@@ -66,6 +68,8 @@ enum Command {
     Resume(suspend::Resume),
     /// Give every running session of a server a new worker, of the version that is installed there now.
     Upgrade(upgrade::Arguments),
+    /// Make, list and revoke tokens of users, on the server's machine.
+    Token(token::Arguments),
     /// Check client, server, device, versions, permissions; say what to do about each finding.
     Doctor(doctor::Arguments),
     /// Run a small CUDA program through client, daemon and worker and check its result.
@@ -83,10 +87,12 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
+        Command::End(arguments) => end::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Suspend(arguments) => suspend::suspend(&arguments),
         Command::Resume(arguments) => suspend::resume(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
+        Command::Token(arguments) => token::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -59,6 +59,8 @@ pub(crate) struct SessionRow {
     pub(crate) transport: String,
     /// Whether the quota is a guarantee; else the session takes what is left.
     pub(crate) guaranteed: bool,
+    /// The user's name on the server; empty where it knows none.
+    pub(crate) user: String,
 }
 
 /// Whether the environment or the TOML file names devices.
@@ -210,6 +212,7 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         worker: session.worker,
         transport: printable(session.transport),
         guaranteed: session.guaranteed,
+        user: printable(session.user),
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

@@ -69,6 +69,12 @@ table! {
         "HTTP address for figures: /metrics (OpenMetrics), /healthz, /readyz. A port alone is one of 127.0.0.1. Whoever reaches it may read them.";
     token_file: FilePath, "FLOE_TOKEN_FILE", All, "PATH", unset "$XDG_CONFIG_HOME/floe/token, else ~/.config/floe/token",
         "File with the token that TCP clients must know; made at the first start.";
+    tokens: FilePath, "FLOE_TOKENS", All, "FOLDER", unset "tokens, beside the token file",
+        "Folder with the list of users' tokens and the server's key for them, which floe token makes.";
+    audit: FilePath, "FLOE_AUDIT", All, "PATH", unset "no such log",
+        "File to which admissions, refusals, moves and ends are appended, as lines of JSON. It is opened again at SIGHUP.";
+    policy: FilePath, "FLOE_POLICY", All, "PATH", unset "no policy: every peer has its share",
+        "TOML file that says what each user may have. It is read again at SIGHUP.";
     no_token: Switch, "FLOE_SERVER_NO_TOKEN", All, "", default "no",
         "Ask TCP clients for no token, and seal nothing but by TLS. Other than loopback addresses also need --insecure.";
     insecure: Switch, "FLOE_SERVER_INSECURE", All, "", default "no",

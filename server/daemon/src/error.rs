@@ -41,6 +41,14 @@ pub enum DaemonError {
         "refusing to listen on {0} without authentication\n  omit --no-token, listen on a loopback address, or add --insecure"
     )]
     Insecure(String),
+    /// A policy says what each user may have, and without a token nobody is known.
+    #[error(
+        "--policy and --no-token are both set: without a token nobody that comes by TCP is known\n  omit one of them"
+    )]
+    PolicyWithoutToken,
+    /// A file about users cannot be used.
+    #[error(transparent)]
+    Users(#[from] floe_users::FileError),
     /// Certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

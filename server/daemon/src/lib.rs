@@ -21,7 +21,7 @@ mod workers;
 
 pub use error::DaemonError;
 pub use life::run;
-pub use options::{CachePlace, Options, ServerFlags, Settings};
+pub use options::{CachePlace, Options, ServerFlags, Settings, tokens_folder};
 
 /// Writes a line for the operator to stderr.
 fn log(words: std::fmt::Arguments<'_>) {

@@ -2,19 +2,21 @@
 //! In: settings. Out: an exit without leftovers: no socket file, no worker process, no folder.
 
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
 use floe_metrics::Pulse;
 use floe_transport::{Address, Listener};
+use floe_users::Audit;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use crate::account::{self, Account};
@@ -22,6 +24,8 @@ use crate::entrance::gate::Gate;
 use crate::entrance::limits::SessionLimits;
 use crate::entrance::listen::{Doors, accept_all};
 use crate::entrance::token::{Token, random};
+use crate::entrance::tokens::UserTokens;
+use crate::entrance::users::Users;
 use crate::error::DaemonError;
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
@@ -30,7 +34,7 @@ use crate::server::Server;
 use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
-use crate::usage::{figures, second_look};
+use crate::usage::{figures, second_look, warden};
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
@@ -47,10 +51,12 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`DaemonError`] when it cannot start or can no longer wait for connections.
 pub fn run(settings: &Settings) -> Result<(), DaemonError> {
-    let signal = end_signals()?;
+    let signal = signals(&[SIGTERM, SIGINT])?;
+    let reload = reload_signal(settings)?;
     let served = settings.until_exit_of.map(watch).transpose()?;
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
+    let user_tokens = UserTokens::open(settings.tokens())?;
     say_what_is_unusual(settings, served.is_none());
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     let port = settings.metrics.map(figures::listen).transpose()?;
@@ -59,6 +65,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let account = if private { None } else { leave_root(settings)? };
     let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
     account.map_or(Ok(()), |account| account.shut())?;
+    user_tokens.read()?;
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
@@ -71,9 +78,11 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
         cupti: settings.cupti.clone(),
+        users: Users::new(settings.policy().cloned(), &offered)?,
         probe,
         offered,
         token,
+        user_tokens,
         tls: settings.tls.clone(),
         tls_only: settings.tls_only,
         clear_text: settings.clear_text,
@@ -97,12 +106,19 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         sessions,
         gate: Arc::new(Gate::new(raise_descriptors())?),
         journal: Journal::default(),
+        audit: Audit::open(settings.audit().map(PathBuf::as_path))?,
         pulse: Pulse::new().map_err(DaemonError::system("cannot make the main loop's pulse"))?,
         moves: Moves::default(),
     });
-    second_look::start(&server)?;
-    port.map_or(Ok(()), |port| figures::start(&server, port))?;
-    serve(Doors { listeners, signal, served }, server)
+    start_looking(&server, port)?;
+    serve(Doors { listeners, signal, reload, served }, server)
+}
+
+/// Starts the threads that look at sessions, and the one that shows figures.
+fn start_looking(server: &Arc<Server>, port: Option<TcpListener>) -> Result<(), DaemonError> {
+    second_look::start(server)?;
+    warden::start(server)?;
+    port.map_or(Ok(()), |port| figures::start(server, port))
 }
 
 /// Serves until the end, and ends what is left.
@@ -176,13 +192,21 @@ fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
     ModuleCache::open(&place.folder, place.limit).inspect_err(failed).ok().map(Arc::new)
 }
 
-/// A socket that becomes readable on SIGTERM and SIGINT.
-fn end_signals() -> Result<UnixStream, DaemonError> {
+/// A socket that becomes readable on SIGHUP. Without files to read again, that ends the server as it ends other programs.
+fn reload_signal(settings: &Settings) -> Result<Option<UnixStream>, DaemonError> {
+    let has_files = settings.policy().is_some() || settings.audit().is_some();
+    has_files.then(|| signals(&[SIGHUP])).transpose()
+}
+
+/// A socket that becomes readable on any of these signals.
+fn signals(wanted: &[i32]) -> Result<UnixStream, DaemonError> {
     let failed = DaemonError::system("cannot wait for signals");
     let prepare = || {
         let (read, write) = UnixStream::pair()?;
-        signal_hook::low_level::pipe::register(SIGTERM, write.try_clone()?)?;
-        signal_hook::low_level::pipe::register(SIGINT, write)?;
+        read.set_nonblocking(true)?;
+        for signal in wanted {
+            signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
+        }
         Ok(read)
     };
     prepare().map_err(failed)

@@ -99,6 +99,24 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The policy's file; a private daemon has none.
+    #[must_use]
+    pub fn policy(&self) -> Option<&PathBuf> {
+        self.values.policy.as_ref().filter(|_| self.until_exit_of.is_none())
+    }
+
+    /// The file of the audit log; a private daemon has none.
+    #[must_use]
+    pub fn audit(&self) -> Option<&PathBuf> {
+        self.values.audit.as_ref().filter(|_| self.until_exit_of.is_none())
+    }
+
+    /// The folder of users' tokens; `None` where there is no token.
+    #[must_use]
+    pub fn tokens(&self) -> Option<PathBuf> {
+        self.token_file.as_ref().map(|file| self.values.tokens.clone().unwrap_or_else(|| file.with_file_name("tokens")))
+    }
+
     /// Reads flags, this process's environment and the TOML file.
     ///
     /// # Errors
@@ -144,6 +162,9 @@ impl Settings {
         if values.no_token && !is_loopback(&tcp) && !values.insecure {
             return Err(DaemonError::Insecure(tcp.to_string()));
         }
+        if values.no_token && values.policy.is_some() {
+            return Err(DaemonError::PolicyWithoutToken);
+        }
         if values.tls_only && (values.tls_optional || values.clear_text) {
             return Err(DaemonError::TlsOnly(if values.tls_optional { "--tls-optional" } else { "--clear-text" }));
         }
@@ -164,6 +185,17 @@ impl Settings {
         self.token_file = (!values.no_token).then(token_file);
         Ok(self)
     }
+}
+
+/// The folder of users' tokens that a server of this user would use, by its environment and the TOML file.
+///
+/// # Errors
+/// [`DaemonError`] when a setting is none.
+pub fn tokens_folder() -> Result<PathBuf, DaemonError> {
+    let source = &ProcessSource;
+    let values = ServerSettings::read(&Given::gather(&SERVER, &[], source)?)?;
+    let token = values.token_file.unwrap_or_else(|| token_file(source));
+    Ok(values.tokens.unwrap_or_else(|| token.with_file_name("tokens")))
 }
 
 fn sessions(values: &ServerSettings) -> Share {

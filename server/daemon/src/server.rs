@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_device::{Probe, Snapshot};
 use floe_metrics::{Pulse, Refusal};
-use floe_transport::{Link, Peer, ServerTls, Transport, is_stranger};
+use floe_transport::{Link, Peer, Secret, Secrets, ServerTls, TokenNumber, Transport, is_stranger};
+use floe_users::{Audit, Event, Whose};
 use floe_worker::contract::Demand;
 
 use crate::entrance::gate::Gate;
 use crate::entrance::limits::SessionLimits;
 use crate::entrance::token::Token;
+use crate::entrance::tokens::UserTokens;
+use crate::entrance::users::Users;
 use crate::journal::Journal;
+use crate::log;
 use crate::modules::module_cache::ModuleCache;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
@@ -30,6 +34,8 @@ pub(crate) struct Server {
     /// Indices of the GPUs offered.
     pub(crate) offered: Vec<u32>,
     pub(crate) token: Option<Token>,
+    pub(crate) users: Users,
+    pub(crate) user_tokens: UserTokens,
     pub(crate) tls: Option<ServerTls>,
     /// Whether TCP clients must speak TLS.
     pub(crate) tls_only: bool,
@@ -75,6 +81,7 @@ pub(crate) struct Server {
     pub(crate) cupti: Option<PathBuf>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) journal: Journal,
+    pub(crate) audit: Audit,
     /// Whether the main loop answers.
     pub(crate) pulse: Pulse,
     /// Moves of sessions.
@@ -84,7 +91,29 @@ pub(crate) struct Server {
     pub(crate) identity: [u8; 16],
 }
 
+impl Secrets for Server {
+    fn find(&self, number: Option<TokenNumber>) -> Option<Secret> {
+        let own = self.token.as_ref()?;
+        number.map_or_else(|| Some(own.secret()), |number| self.user_tokens.secret(number))
+    }
+}
+
 impl Server {
+    /// Writes an event to the audit log, and logs if that is not possible.
+    pub(crate) fn audits(&self, whose: &Whose, event: &Event<'_>) {
+        if let Err(error) = self.audit.write(whose, event, Instant::now()) {
+            log(format_args!("WARNING: lines of the audit log are lost: {error}"));
+        }
+    }
+
+    /// Reads the operator's files again, and opens the audit log again.
+    pub(crate) fn reload(&self) {
+        self.users.reload(&self.offered);
+        if let Err(error) = self.audit.reopen() {
+            log(format_args!("the audit log goes on in the file that it has: {error}"));
+        }
+    }
+
     /// The table of sessions.
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock()
@@ -101,10 +130,11 @@ impl Server {
     /// Refuses a connection whose first message proves another token, and tells the peer so.
     pub(crate) fn turns_away(&self, socket: &Arc<OwnedFd>, peer: &Peer) -> bool {
         let seals = matches!(peer, Peer::Tcp(_)) && !self.tls_only;
-        let Some(secret) = self.token.as_ref().filter(|_| seals).map(Token::secret) else { return false };
-        if !is_stranger(socket, &secret) {
+        if self.token.is_none() || !seals || !is_stranger(socket, self) {
             return false;
         }
+        let whose = Whose { peer: peer.to_string(), ..Whose::default() };
+        self.audits(&whose, &Event::Refused { why: "the token is wrong" });
         match Link::accepted(Arc::clone(socket), peer) {
             Ok(link) => self.journal.refused(peer, Refusal::NotPermitted, &link.turn_away()),
             Err(error) => self.journal.refused(peer, Refusal::NotPermitted, &error),

@@ -12,3 +12,4 @@ pub(crate) mod seat;
 pub(crate) mod second_look;
 pub(crate) mod sessions;
 pub(crate) mod telemetry;
+pub(crate) mod warden;

@@ -52,6 +52,8 @@ labels! {
         Memory = "memory",
         /// There is no such GPU, or too many vGPUs were asked for.
         NoSuchGpu = "no_such_gpu",
+        /// The policy does not let its user have it.
+        Policy = "policy",
         /// A setting for the driver is wrong.
         Setting = "setting",
         /// The system lacks something.

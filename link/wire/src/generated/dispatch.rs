@@ -240,6 +240,8 @@ pub enum Request<'a> {
     Acknowledge(Acknowledge),
     /// See [`Goodbye`].
     Goodbye(Goodbye),
+    /// See [`EndSession`].
+    EndSession(EndSession<'a>),
     /// See [`Salt`].
     Salt(Salt),
     /// See [`Heartbeat`].
@@ -401,6 +403,7 @@ impl<'a> Request<'a> {
             Continue::KIND => Continue::decode(payload).map(Self::Continue),
             Acknowledge::KIND => Acknowledge::decode(payload).map(Self::Acknowledge),
             Goodbye::KIND => Goodbye::decode(payload).map(Self::Goodbye),
+            EndSession::KIND => EndSession::decode(payload).map(Self::EndSession),
             Salt::KIND => Salt::decode(payload).map(Self::Salt),
             Heartbeat::KIND => Heartbeat::decode(payload).map(Self::Heartbeat),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
@@ -543,6 +546,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::NAME,
             Self::Acknowledge(_) => Acknowledge::NAME,
             Self::Goodbye(_) => Goodbye::NAME,
+            Self::EndSession(_) => EndSession::NAME,
             Self::Salt(_) => Salt::NAME,
             Self::Heartbeat(_) => Heartbeat::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
@@ -684,6 +688,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::CLASS,
             Self::Acknowledge(_) => Acknowledge::CLASS,
             Self::Goodbye(_) => Goodbye::CLASS,
+            Self::EndSession(_) => EndSession::CLASS,
             Self::Salt(_) => Salt::CLASS,
             Self::Heartbeat(_) => Heartbeat::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
@@ -825,6 +830,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::KIND,
             Self::Acknowledge(_) => Acknowledge::KIND,
             Self::Goodbye(_) => Goodbye::KIND,
+            Self::EndSession(_) => EndSession::KIND,
             Self::Salt(_) => Salt::KIND,
             Self::Heartbeat(_) => Heartbeat::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
@@ -965,6 +971,7 @@ impl<'a> Request<'a> {
             Self::Continue(message) => message.encode(out),
             Self::Acknowledge(message) => message.encode(out),
             Self::Goodbye(message) => message.encode(out),
+            Self::EndSession(message) => message.encode(out),
             Self::Salt(message) => message.encode(out),
             Self::Heartbeat(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
@@ -1130,6 +1137,7 @@ impl Request<'_> {
             Self::Continue(_) => Err(H::misplaced(Recipient::Connection)),
             Self::Acknowledge(_) => Err(H::misplaced(Recipient::Connection)),
             Self::Goodbye(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::EndSession(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::Salt(_) => Err(H::misplaced(Recipient::Connection)),
             Self::Heartbeat(_) => Err(H::misplaced(Recipient::Connection)),
             Self::ShareMemory(message) => handler.share_memory(message),

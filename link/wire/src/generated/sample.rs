@@ -1028,7 +1028,7 @@ impl<'a> Sample<'a> for Hello<'a> {
 
 impl<'a> Sample<'a> for Authenticate<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { nonce: Sample::sample(source), proof: Sample::sample(source) }
+        Self { nonce: Sample::sample(source), proof: Sample::sample(source), number: Sample::sample(source) }
     }
 }
 
@@ -1092,6 +1092,12 @@ impl<'a> Sample<'a> for Acknowledge {
 impl<'a> Sample<'a> for Goodbye {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
+    }
+}
+
+impl<'a> Sample<'a> for EndSession<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { session: Sample::sample(source), key: Sample::sample(source) }
     }
 }
 
@@ -1223,6 +1229,7 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             worker: Sample::sample(source),
             transport: Sample::sample(source),
             guaranteed: Sample::sample(source),
+            user: Sample::sample(source),
         }
     }
 }
@@ -1470,7 +1477,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 134;
+pub(crate) const REQUEST_SAMPLES: usize = 135;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1590,23 +1597,24 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         113 => Request::Continue(Sample::sample(source)),
         114 => Request::Acknowledge(Sample::sample(source)),
         115 => Request::Goodbye(Sample::sample(source)),
-        116 => Request::Salt(Sample::sample(source)),
-        117 => Request::Heartbeat(Sample::sample(source)),
-        118 => Request::ShareMemory(Sample::sample(source)),
-        119 => Request::MapShared(Sample::sample(source)),
-        120 => Request::UnmapShared(Sample::sample(source)),
-        121 => Request::ShareFile(Sample::sample(source)),
-        122 => Request::CreateStream(Sample::sample(source)),
-        123 => Request::DestroyStream(Sample::sample(source)),
-        124 => Request::WaitEvent(Sample::sample(source)),
-        125 => Request::SynchronizeStream(Sample::sample(source)),
-        126 => Request::QueryStream(Sample::sample(source)),
-        127 => Request::MemoryOperations(Sample::sample(source)),
-        128 => Request::ReadTelemetry(Sample::sample(source)),
-        129 => Request::EncodeTensorMap(Sample::sample(source)),
-        130 => Request::CreateTexture(Sample::sample(source)),
-        131 => Request::DestroyTexture(Sample::sample(source)),
-        132 => Request::CreateSurface(Sample::sample(source)),
+        116 => Request::EndSession(Sample::sample(source)),
+        117 => Request::Salt(Sample::sample(source)),
+        118 => Request::Heartbeat(Sample::sample(source)),
+        119 => Request::ShareMemory(Sample::sample(source)),
+        120 => Request::MapShared(Sample::sample(source)),
+        121 => Request::UnmapShared(Sample::sample(source)),
+        122 => Request::ShareFile(Sample::sample(source)),
+        123 => Request::CreateStream(Sample::sample(source)),
+        124 => Request::DestroyStream(Sample::sample(source)),
+        125 => Request::WaitEvent(Sample::sample(source)),
+        126 => Request::SynchronizeStream(Sample::sample(source)),
+        127 => Request::QueryStream(Sample::sample(source)),
+        128 => Request::MemoryOperations(Sample::sample(source)),
+        129 => Request::ReadTelemetry(Sample::sample(source)),
+        130 => Request::EncodeTensorMap(Sample::sample(source)),
+        131 => Request::CreateTexture(Sample::sample(source)),
+        132 => Request::DestroyTexture(Sample::sample(source)),
+        133 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

@@ -98,17 +98,19 @@ impl<'a> Field<'a> for HelloReply<'a> {
     }
 }
 
-/// HMAC-SHA256 with the shared token as key. docs/protocol.md names what it covers: the side, the connection's protection and its binding, the server's nonce and the client's nonce (16 to 64 bytes). If it is wrong, the reply's status is not success and the connection closes.
+/// HMAC-SHA256 with the token as key, or with what a user's token and the server's key agree on; `number` is then the token's (8 bytes), else it is empty. docs/protocol.md names what it covers: the side, the connection's protection and its binding, the server's nonce and the client's nonce (16 to 64 bytes). If it is wrong, the reply's status is not success and the connection closes.
 ///
 /// Kind 0x0002, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Authenticate<'a> {
     pub nonce: &'a [u8],
     pub proof: &'a [u8],
+    pub number: &'a [u8],
 }
 
 impl<'a> Field<'a> for Authenticate<'a> {
-    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+    const LEAST: usize =
+        <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<4>(out);
@@ -117,10 +119,13 @@ impl<'a> Field<'a> for Authenticate<'a> {
         let room = crate::reader::room::<4>(out);
         room[0..4].copy_from_slice(&crate::reader::length_bytes(self.proof.len()));
         out.extend_from_slice(self.proof);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.number.len()));
+        out.extend_from_slice(self.number);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { nonce: reader.field("nonce")?, proof: reader.field("proof")? })
+        Ok(Self { nonce: reader.field("nonce")?, proof: reader.field("proof")?, number: reader.field("number")? })
     }
 }
 
@@ -136,7 +141,10 @@ impl Message for Authenticate<'_> {
         out.extend_from_slice(self.nonce);
         let room = crate::reader::room::<4>(out);
         room[0..4].copy_from_slice(&crate::reader::length_bytes(self.proof.len()));
-        self.proof
+        out.extend_from_slice(self.proof);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.number.len()));
+        self.number
     }
 }
 
@@ -212,7 +220,7 @@ impl<'a> Field<'a> for ListGpusReply<'a> {
     }
 }
 
-/// Asks which sessions use which GPU. The server's own user and root see all sessions. Others see those of their own address or user, without the worker's process id. `ListGpus` counts all.
+/// Asks which sessions use which GPU. The operator sees all sessions: the server's own user, root, and with a policy the holder of the server's token. Others see those of their own name, address or user, without the worker's process id; a user that may see others sees all, without it. `ListGpus` counts all.
 ///
 /// Kind 0x0004, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -622,6 +630,48 @@ impl Message for Goodbye {
         self.write(out);
         &[]
     }
+}
+
+/// Ends a session of the caller's; the operator ends any. Whose a session is, is asked as for `Migrate`. The reply says that its worker is being ended.
+///
+/// Kind 0x000c, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EndSession<'a> {
+    pub session: u64,
+    pub key: &'a [u8],
+}
+
+impl<'a> Field<'a> for EndSession<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        out.extend_from_slice(self.key);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { session: reader.field("session")?, key: reader.field("key")? })
+    }
+}
+
+impl Message for EndSession<'_> {
+    const KIND: u16 = 0x000c;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "EndSession";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        self.key
+    }
+}
+
+impl Call for EndSession<'_> {
+    type Reply<'a> = ();
 }
 
 /// A fresh random word that makes the digest of a channel differ from that of any other history. Both sides send it, on any channel, ahead of each frame with a payload of 4 KiB or more. The reader drops it.
@@ -1205,7 +1255,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -1219,6 +1269,7 @@ pub struct SessionRow<'a> {
     pub worker: u32,
     pub transport: &'a str,
     pub guaranteed: bool,
+    pub user: &'a str,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -1232,7 +1283,8 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u64 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
-        + <bool as Field<'a>>::LEAST;
+        + <bool as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<16>(out);
@@ -1251,8 +1303,10 @@ impl<'a> Field<'a> for SessionRow<'a> {
         room[24..28].copy_from_slice(&self.worker.to_le_bytes());
         room[28..32].copy_from_slice(&crate::reader::length_bytes(self.transport.len()));
         out.extend_from_slice(self.transport.as_bytes());
-        let room = crate::reader::room::<1>(out);
+        let room = crate::reader::room::<5>(out);
         room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
+        room[1..5].copy_from_slice(&crate::reader::length_bytes(self.user.len()));
+        out.extend_from_slice(self.user.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1268,6 +1322,7 @@ impl<'a> Field<'a> for SessionRow<'a> {
             worker: reader.field("worker")?,
             transport: reader.field("transport")?,
             guaranteed: reader.field("guaranteed")?,
+            user: reader.field("user")?,
         })
     }
 }

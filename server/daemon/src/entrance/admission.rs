@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::{Event, SessionRefusal};
 use floe_transport::{Peer, Sealer, Transport};
+use floe_users::{Denial, Wish};
 use floe_wire::{Attach, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, Waiting};
 
 use super::conversation::{Admitted, Caller, Refusal};
 use super::limits::{Source, TooMany};
+use super::users::shown;
 use crate::error::DaemonError;
 use crate::server::Server;
 use crate::status;
@@ -39,7 +41,7 @@ pub(crate) fn check(
     caller: &Caller<'_>,
     sealer: Sealer,
 ) -> Result<Applicant, Refusal> {
-    let Caller { peer, source } = *caller;
+    let Caller { peer, source, token } = *caller;
     let no = |why, detail: String| Err(refusal(server, why, detail));
     let Some(gpu) = server.gpu(request.gpu) else {
         let detail = format!("no such GPU here: {}; offered: {:?}", request.gpu, server.offered);
@@ -73,7 +75,9 @@ pub(crate) fn check(
         ceiling,
         source: source.unwrap_or_else(|| Source::of(peer)),
     });
-    let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
+    let user = shown(source, peer);
+    let session_request =
+        SessionRequest { source, user, token, ..SessionRequest::new(request, peer, sealer, transport) };
     let wait = Duration::from_millis(request.wait_ms.into());
     Ok(Applicant { session_request, conditions, gpu: request.gpu, wait })
 }
@@ -130,8 +134,9 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
 
 /// Adds the session, within the limits of sessions.
 fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Result<Admission, Refusal> {
-    within_limits(server, sessions, applicant)?;
+    let quota = within_limits(server, sessions, applicant)?;
     let Applicant { session_request, conditions, gpu, .. } = applicant;
+    let conditions = &with_quota(conditions, quota);
     let system = |error: DaemonError| refusal(server, SessionRefusal::System, error.to_string());
     let (door, channel, worker_end) = ends(conditions.bulk_connections, conditions.grace_ms != 0).map_err(system)?;
     let key = door.key();
@@ -159,10 +164,37 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
     })
 }
 
-fn within_limits(server: &Server, sessions: &Sessions, applicant: &Applicant) -> Result<(), Refusal> {
+/// The session's quota in bytes, if the server, the peer's share and the policy leave room for it.
+fn within_limits(server: &Server, sessions: &Sessions, applicant: &Applicant) -> Result<u64, Refusal> {
+    let Applicant { session_request, conditions, gpu, .. } = applicant;
+    let source = session_request.source;
+    let user =
+        server.users.rights_of(source).map_err(|no_user| refusal(server, SessionRefusal::Policy, no_user.detail))?;
+    // What the policy says of a user's number takes the place of a peer's share.
+    let is_said = user.as_ref().is_some_and(|(_, rights)| rights.sessions.is_some());
     let of_peer = |source| sessions.of_peer(source);
-    let admits = server.session_limits.admit(sessions.count(), of_peer, applicant.session_request.source);
-    admits.map_err(|error| refusal(server, full(error), error.to_string()))
+    let share = source.filter(|_| !is_said);
+    let admits = server.session_limits.admit(sessions.count(), of_peer, share);
+    admits.map_err(|error| refusal(server, full(error), error.to_string()))?;
+    let (Some((name, rights)), Some(source)) = (user, source) else { return Ok(conditions.quota) };
+    let memory = if conditions.is_guaranteed { conditions.quota } else { 0 };
+    let quota = rights.admit(name, Wish { gpu: *gpu, memory }, sessions.held_by(source)).map_err(|denial| Refusal {
+        status: if matches!(denial, Denial::Memory { .. }) { status::OUT_OF_MEMORY } else { status::NOT_PERMITTED },
+        ..refusal(server, SessionRefusal::Policy, denial.to_string())
+    })?;
+    Ok(match conditions.quota {
+        0 => server.gpu(*gpu).map_or(quota, |gpu| quota.min(gpu.memory)),
+        limit if quota == 0 => limit,
+        limit => limit.min(quota),
+    })
+}
+
+/// The same conditions with this quota.
+fn with_quota(conditions: &Arc<Conditions>, quota: u64) -> Arc<Conditions> {
+    if conditions.quota == quota {
+        return Arc::clone(conditions);
+    }
+    Arc::new(Conditions { quota, ..Conditions::clone(conditions) })
 }
 
 /// The door of a session with so many bulk connections, the channel to its worker, and the worker's end.
@@ -220,6 +252,7 @@ fn code(why: SessionRefusal) -> u32 {
         SessionRefusal::NoSuchGpu => status::INVALID_DEVICE,
         SessionRefusal::Setting => status::INVALID_VALUE,
         SessionRefusal::Memory => status::OUT_OF_MEMORY,
+        SessionRefusal::Policy => status::NOT_PERMITTED,
         SessionRefusal::ServerFull | SessionRefusal::PeerFull | SessionRefusal::System | SessionRefusal::Worker => {
             status::SYSTEM_NOT_READY
         }

@@ -3,24 +3,25 @@
 //! gets the connection.
 //! It believes no claim before its proof. No peer can make it wait, or use memory, without limit.
 
+mod contract;
+
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use floe_metrics::Refusal as Kind;
 use floe_migrate::Action;
-use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
+use floe_transport::{Link, Peer, Protection, Side, TokenNumber};
+use floe_users::Name;
 use floe_wire::{
-    Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
-    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, Migrate, NEWEST_VERSION, OLDEST_VERSION, PeerHello,
-    ReadTelemetry, ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
+    Attach, Authenticate, AuthenticateReply, Class, EndSession, Ended, Field, Hello, HelloReply, Join, MAGIC,
+    MOST_WORDS, Migrate, NEWEST_VERSION, OLDEST_VERSION, PeerHello, ReadTelemetry, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
 use super::limits::{SILENCE, Source, UNPROVED};
-use super::token::{RANDOM_BYTES, Token, random};
-use crate::error::DaemonError;
+use super::token::{RANDOM_BYTES, random};
+use super::tokens::Holder;
 use crate::status;
-use crate::usage::place::Place;
-use crate::usage::sessions::Admission;
+
+pub(crate) use contract::{Admitted, Caller, ConversationError, Host, MoveRequest, Outcome, Refusal, Time};
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
 const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
@@ -36,141 +37,6 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(60);
 /// The most frames before an attach: enough for every list, far too few for a flood.
 const FRAMES: usize = 256;
 
-/// The peer that asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller<'a> {
-    /// The other end of the connection.
-    pub(crate) peer: &'a Peer,
-    /// The peer whose limits it counts for and whose sessions it is shown. `None`: the server's own user, who has no
-    /// limits and sees all.
-    pub(crate) source: Option<Source>,
-}
-
-/// The server as the conversation needs it.
-pub(crate) trait Host {
-    /// The token that peers must know.
-    fn token(&self) -> Option<&Token>;
-    /// Whether a peer needs no token if it holds its end of the socket itself.
-    fn trusts(&self, peer: &Peer) -> bool;
-    /// Whether it needs none even if it may only forward others' bytes.
-    fn trusts_forwarded(&self) -> bool;
-    /// Whether TCP clients may connect in the clear.
-    fn takes_clear_text(&self) -> bool;
-    /// The reply to `ListGpus`, encoded.
-    fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
-    /// The reply to `ListSessions`, encoded: only what this caller may see.
-    fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>));
-    /// The reply to `ReadTelemetry`, encoded: only what this caller may see.
-    fn telemetry(
-        &self,
-        caller: &Caller<'_>,
-        request: &ReadTelemetry<'_>,
-        answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
-    );
-    /// Admits a session, has it wait, or says why not.
-    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admitted, Refusal>;
-    /// The reply to `Attach`.
-    fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
-    /// Whether a connection of another worker, which may be of this machine, may go to this session's, or why not.
-    fn peer(&self, session: u64, is_local: bool) -> Result<(), Refusal>;
-    /// Whether a connection may join the session, or why not.
-    fn join(&self, request: &Join<'_>) -> Result<(), Refusal>;
-}
-
-/// What becomes of an admissible request.
-pub(crate) enum Admitted {
-    /// It has its session.
-    Session(Admission),
-    /// It waits for room, at this place.
-    Waits(Place),
-}
-
-/// A peer's deadlines.
-pub(crate) trait Time {
-    /// The deadline for its next frame.
-    fn deadline(&self, now: Instant) -> Instant;
-    /// The peer has proved who it is, or need not. From here on it counts as `source`.
-    fn prove(&mut self, now: Instant, source: Source);
-}
-
-/// The result of a conversation.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// The peer left.
-    Left,
-    /// The peer has a session. Its connection is at a frame's border.
-    Attached(Admission),
-    /// The connection, at a frame's border, belongs to the worker of this session.
-    Joined(u64),
-    /// The same of a connection that another server's worker has opened. It has proved nothing: the worker asks for that.
-    Peer(u64),
-    /// The peer's Attach of this sequence waits for room. Its connection is at a frame's border.
-    Waits(u64, Place),
-    /// The peer wants a session moved. Its connection is at a frame's border, and hears of the move.
-    Migrate(MoveRequest),
-}
-
-/// A peer's wish to have a session moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MoveRequest {
-    /// The message's sequence, for the reply.
-    pub(crate) sequence: u64,
-    pub(crate) session: u64,
-    /// The session's key, or nothing.
-    pub(crate) key: Vec<u8>,
-    pub(crate) action: Action,
-    /// The GPU; `None`: another one that this server chooses.
-    pub(crate) gpu: Option<u32>,
-    pub(crate) stop_and_copy: bool,
-    pub(crate) patience: Duration,
-    /// Who asks; `None`: the server's own user.
-    pub(crate) source: Option<Source>,
-    /// Whether the peer has proved who it is, by the token or as a user of this machine.
-    pub(crate) has_proved: bool,
-}
-
-/// Why an Attach or a Join is refused: the program's CUDA code, and a sentence.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: u32,
-    pub(crate) detail: String,
-}
-
-/// Why a conversation ended without a session.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConversationError {
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// The peer says what it may not.
-    #[error("{0}")]
-    Refused(String),
-    /// A request was answered with a refusal.
-    #[error("{detail}")]
-    Answered { status: u32, detail: String },
-    #[error(transparent)]
-    Daemon(#[from] DaemonError),
-}
-
-impl ConversationError {
-    /// The kind of the refusal, by which it is counted.
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Answered { status: status::NOT_PERMITTED, .. } | Self::Link(LinkError::Speech(_)) => {
-                Kind::NotPermitted
-            }
-            Self::Answered { status: status::SYSTEM_DRIVER_MISMATCH, .. } => Kind::Version,
-            Self::Answered { .. } => Kind::Request,
-            Self::Refused(_) | Self::Decode(_) => Kind::Protocol,
-            Self::Link(LinkError::TimedOut { .. }) => Kind::Silent,
-            Self::Link(link) if link.is_broken_contract() && !link.is_cut() => Kind::Protocol,
-            Self::Link(_) => Kind::Connection,
-            Self::Daemon(_) => Kind::Server,
-        }
-    }
-}
-
 /// Runs the conversation. Writes stay limited in time after it; the caller that gives the link to a worker lifts the
 /// limit.
 pub(crate) fn lead(
@@ -181,12 +47,14 @@ pub(crate) fn lead(
 ) -> Result<Outcome, ConversationError> {
     link.limit_payload(UNPROVED_PAYLOAD_LIMIT);
     link.limit_writes(Some(UNPROVED))?;
+    let local = host.local_user(peer);
+    let (nonce, stage) = (random()?, Stage::Silent);
     let mut conversation =
-        Conversation { link, peer, host, pass, nonce: random()?, stage: Stage::Silent, is_known: false };
+        Conversation { link, peer, host, pass, nonce, stage, is_known: false, local, has_token: false, holder: None };
     for _ in 0..FRAMES {
         match conversation.step() {
             Ok(Step::Go) => {}
-            Ok(Step::Over(outcome)) => return Ok(outcome),
+            Ok(Step::Over(outcome)) => return Ok(*outcome),
             Err(error) => {
                 conversation.say_why(&error);
                 return Err(error);
@@ -210,7 +78,13 @@ enum Stage {
 
 enum Step {
     Go,
-    Over(Outcome),
+    Over(Box<Outcome>),
+}
+
+impl Step {
+    fn over(outcome: Outcome) -> Self {
+        Self::Over(Box::new(outcome))
+    }
 }
 
 struct Conversation<'a> {
@@ -222,14 +96,21 @@ struct Conversation<'a> {
     stage: Stage,
     /// Whether the peer had proved who it is before its first frame.
     is_known: bool,
+    /// The account's name, if the policy has a place for this user of the machine.
+    local: Option<Name>,
+    /// Whether the peer has proved the server's token.
+    has_token: bool,
+    /// The user whose token the peer has proved.
+    holder: Option<Holder>,
 }
 
 impl Conversation<'_> {
     fn step(&mut self) -> Result<Step, ConversationError> {
         let deadline = self.pass.deadline(Instant::now());
         // No other peer's descriptors are taken, and none later.
-        self.link.take_descriptors(self.stage == Stage::Silent && self.host.trusts(self.peer));
-        let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Over(Outcome::Left)) };
+        let may_show_itself = self.host.trusts(self.peer) || self.local.is_some();
+        self.link.take_descriptors(self.stage == Stage::Silent && may_show_itself);
+        let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::over(Outcome::Left)) };
         let sequence = frame.sequence;
         let payload = frame.payload.to_vec();
         let request = Request::decode(frame.kind, &payload)?;
@@ -241,6 +122,7 @@ impl Conversation<'_> {
             (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
+            (Stage::Welcome, Request::EndSession(end)) => self.end_session(sequence, &end),
             (Stage::Welcome, Request::Join(join)) => self.join(sequence, &join),
             (Stage::Welcome, Request::Migrate(migrate)) => self.migrate(sequence, &migrate),
             (_, other) => Err(ConversationError::Refused(format!("unexpected message: {}", other.name()))),
@@ -264,7 +146,7 @@ impl Conversation<'_> {
             return self.refuse(sequence, status::NOT_PERMITTED, NOT_IN_THE_CLEAR.to_owned());
         }
         self.is_known = self.shows_itself();
-        let authenticate = self.host.token().is_some() && !self.is_known;
+        let authenticate = self.host.asks_for_token() && !self.is_known;
         self.stage = Stage::Greeted;
         if !authenticate {
             self.is_welcome()?;
@@ -289,7 +171,7 @@ impl Conversation<'_> {
         match self.host.peer(hello.session, matches!(self.link.protection(), Protection::Local)) {
             Ok(()) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Peer(hello.session)))
+                Ok(Step::over(Outcome::Peer(hello.session)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
@@ -299,13 +181,27 @@ impl Conversation<'_> {
     /// or as a process of this machine that needs none.
     fn shows_itself(&mut self) -> bool {
         match self.link.protection() {
-            Protection::Sealed(_) => true,
+            Protection::Sealed(_) => self.has_proved_token(self.link.token_number()),
             Protection::Local if self.host.trusts(self.peer) => {
                 let shown = self.link.descriptor();
                 self.host.trusts_forwarded() || self.peer.is_shown_by(shown.as_ref())
             }
+            // Nobody else's bytes pass as this user's.
+            Protection::Local if self.local.is_some() => {
+                let shown = self.link.descriptor();
+                self.peer.is_shown_by(shown.as_ref())
+            }
             Protection::Local | Protection::Clear | Protection::Tls(_) => false,
         }
+    }
+
+    /// The peer has proved the token of this number, or the server's. False: the token is nobody's any more.
+    fn has_proved_token(&mut self, number: Option<TokenNumber>) -> bool {
+        match number {
+            Some(number) => self.holder = self.host.holder(number),
+            None => self.has_token = true,
+        }
+        self.has_token || self.holder.is_some()
     }
 
     fn authenticate(&mut self, sequence: u64, message: &Authenticate<'_>) -> Result<Step, ConversationError> {
@@ -314,10 +210,20 @@ impl Conversation<'_> {
             return self.refuse(sequence, status::INVALID_VALUE, words);
         }
         let (protection, theirs) = (*self.link.protection(), message.nonce);
-        let secret = self.host.token().map(Token::secret);
+        let number = match message.number {
+            [] => None,
+            number => match number.try_into() {
+                Ok(number) => Some(TokenNumber(number)),
+                Err(_) => {
+                    let words = format!("a token's number has 8 bytes, this one: {}", number.len());
+                    return self.refuse(sequence, status::INVALID_VALUE, words);
+                }
+            },
+        };
+        let secret = self.host.secret(number);
         let secret =
             secret.filter(|secret| secret.proves(Side::Client, &protection, &self.nonce, theirs, message.proof));
-        let Some(secret) = secret else {
+        let Some(secret) = secret.filter(|_| self.has_proved_token(number)) else {
             return self.refuse(sequence, status::NOT_PERMITTED, "the token is wrong".to_owned());
         };
         let proof = secret.proof(Side::Server, &protection, &self.nonce, theirs);
@@ -334,14 +240,19 @@ impl Conversation<'_> {
         Ok(self.link.limit_writes(Some(SILENCE))?)
     }
 
-    /// A peer that proves the token through somebody else's socket is not the socket's user.
+    /// A peer that proves the token through somebody else's socket is not the socket's user. With a policy the server's
+    /// token is the operator's.
     fn caller(&self) -> Caller<'_> {
-        let source = match (self.host.trusts(self.peer), self.is_known) {
-            (true, true) => None,
-            (true, false) => Some(Source::behind(self.peer)),
-            (false, _) => Some(Source::of(self.peer)),
+        let is_operator = self.has_token && self.host.has_policy();
+        let source = match (self.host.trusts(self.peer), self.is_known, self.local) {
+            _ if self.holder.is_some() => self.holder.map(|holder| Source::Named(holder.name)),
+            _ if is_operator => None,
+            (true, true, _) => None,
+            (true, false, _) => Some(Source::behind(self.peer)),
+            (false, true, Some(name)) => Some(Source::Named(name)),
+            (false, ..) => Some(Source::of(self.peer)),
         };
-        Caller { peer: self.peer, source }
+        Caller { peer: self.peer, source, token: self.holder.map(|holder| holder.number) }
     }
 
     fn list_gpus(&mut self, sequence: u64) -> Result<Step, ConversationError> {
@@ -363,15 +274,20 @@ impl Conversation<'_> {
     }
 
     fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
+        if let Some(Holder { name, .. }) = self.holder.filter(|holder| holder.is_drained) {
+            let words =
+                format!("this token of {name} is revoked: it begins no session\n  ask the operator for another");
+            return self.refuse(sequence, status::NOT_PERMITTED, words);
+        }
         match self.host.admit(request, &self.caller(), self.link.sealer()) {
             Ok(Admitted::Session(admission)) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
                 // If the peer left before this reply, it has no session: the admission takes the row along.
                 self.reply(sequence, &body)?;
-                Ok(Step::Over(Outcome::Attached(admission)))
+                Ok(Step::over(Outcome::Attached(admission)))
             }
-            Ok(Admitted::Waits(place)) => Ok(Step::Over(Outcome::Waits(sequence, place))),
+            Ok(Admitted::Waits(place)) => Ok(Step::over(Outcome::Waits(sequence, place))),
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
     }
@@ -380,10 +296,23 @@ impl Conversation<'_> {
         match self.host.join(request) {
             Ok(()) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Joined(request.session)))
+                Ok(Step::over(Outcome::Joined(request.session)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
+    }
+
+    fn end_session(&mut self, sequence: u64, request: &EndSession<'_>) -> Result<Step, ConversationError> {
+        match self.host.end(request, &self.caller(), self.has_proved()) {
+            Ok(()) => self.reply(sequence, &[]),
+            Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
+        }
+    }
+
+    /// Whether the peer has proved who it is. Over TCP an address alone proves nothing, and this server may ask for no
+    /// token.
+    fn has_proved(&self) -> bool {
+        matches!(self.peer, Peer::Unix { .. }) || self.host.asks_for_token()
     }
 
     /// The reply comes when the move is over.
@@ -392,9 +321,7 @@ impl Conversation<'_> {
             let detail = format!("nothing that is done with sessions has the number {}", request.action);
             return self.refuse(sequence, status::INVALID_VALUE, detail);
         };
-        // Over TCP an address alone proves nothing, and this server may ask for no token.
-        let has_proved = matches!(self.peer, Peer::Unix { .. }) || self.host.token().is_some();
-        Ok(Step::Over(Outcome::Migrate(MoveRequest {
+        Ok(Step::over(Outcome::Migrate(MoveRequest {
             sequence,
             session: request.session,
             key: request.key.to_vec(),
@@ -403,7 +330,7 @@ impl Conversation<'_> {
             stop_and_copy: request.stop_and_copy,
             patience: Duration::from_millis(request.patience_ms.into()).min(LONGEST_PATIENCE),
             source: self.caller().source,
-            has_proved,
+            has_proved: self.has_proved(),
         })))
     }
 
@@ -420,6 +347,7 @@ impl Conversation<'_> {
 
     /// Refuses one request. The connection closes after it.
     fn refuse(&mut self, request: u64, status: u32, detail: String) -> Result<Step, ConversationError> {
+        self.host.refused(&self.caller(), &detail);
         self.link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &[] })?;
         self.stage = Stage::Silent;
         Err(ConversationError::Answered { status, detail })

@@ -4,27 +4,69 @@
 
 use std::time::Instant;
 
-use floe_transport::{Peer, Sealer};
+use floe_transport::{Peer, Sealer, Secret, Secrets as _, TokenNumber};
+use floe_users::{Event, Name};
 use floe_wire::{
-    Attach, AttachReply, DevicePtr, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
-    ReadTelemetryReply,
+    Attach, AttachReply, DevicePtr, EndSession, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply,
+    ReadTelemetry, ReadTelemetryReply,
 };
 
 use super::admission;
 use super::conversation::{Admitted, Caller, Host, Refusal};
-use super::token::Token;
+use super::tokens::Holder;
+use super::users::whose;
 use crate::server::Server;
 use crate::status;
-use crate::usage::sessions::Admission;
+use crate::usage::sessions::moving::{Asker, Found};
+use crate::usage::sessions::{Admission, View};
 use crate::usage::telemetry::{Target, to_wire};
 use crate::workers::probe::told;
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
 
+/// The refusal of a session that is not there, or not the caller's: who guesses numbers learns no more than that a guess
+/// was wrong.
+pub(crate) fn not_yours(session: u64) -> Refusal {
+    let detail = format!(
+        "no session of yours here: {session}\n  floe ps shows yours; over TCP a server with a token moves and ends them"
+    );
+    Refusal { status: status::NOT_PERMITTED, detail }
+}
+
+impl Server {
+    /// What a caller is shown.
+    fn view(&self, caller: &Caller<'_>) -> View {
+        View { source: caller.source, sees_others: self.users.sees_others(caller.source) }
+    }
+}
+
 impl Host for Server {
-    fn token(&self) -> Option<&Token> {
-        self.token.as_ref()
+    fn local_user(&self, peer: &Peer) -> Option<Name> {
+        match peer {
+            Peer::Unix { uid, .. } if !self.trusts(peer) => self.users.of_account(*uid),
+            _ => None,
+        }
+    }
+
+    fn has_policy(&self) -> bool {
+        self.users.has_policy()
+    }
+
+    fn refused(&self, caller: &Caller<'_>, why: &str) {
+        self.audits(&whose(caller.source, caller.peer, caller.token), &Event::Refused { why });
+    }
+
+    fn asks_for_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    fn secret(&self, number: Option<TokenNumber>) -> Option<Secret> {
+        self.find(number)
+    }
+
+    fn holder(&self, number: TokenNumber) -> Option<Holder> {
+        self.user_tokens.holder(number)
     }
 
     fn trusts(&self, peer: &Peer) -> bool {
@@ -63,7 +105,7 @@ impl Host for Server {
 
     fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
         let mut sessions = Server::sessions(self);
-        answer(ListSessionsReply { sessions: sessions.rows(Instant::now(), caller.source) });
+        answer(ListSessionsReply { sessions: sessions.rows(Instant::now(), self.view(caller)) });
     }
 
     fn telemetry(
@@ -117,6 +159,17 @@ impl Host for Server {
 
     fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admitted, Refusal> {
         admission::admit(self, admission::check(self, request, caller, sealer)?)
+    }
+
+    fn end(&self, request: &EndSession<'_>, caller: &Caller<'_>, has_proved: bool) -> Result<(), Refusal> {
+        let asker = Asker { source: caller.source, has_proved, key: request.key };
+        let who = caller.source.map_or_else(|| "the operator".to_owned(), |source| source.to_string());
+        let mut sessions = Server::sessions(self);
+        if matches!(sessions.movable(request.session, &asker), Found::Nothing) {
+            return Err(not_yours(request.session));
+        }
+        sessions.end(request.session, format!("ended by {who}"));
+        Ok(())
     }
 
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {

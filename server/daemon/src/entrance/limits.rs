@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use floe_transport::Peer;
+use floe_users::Name;
 
 pub(crate) use pool::{Decision, Room};
 pub(crate) use sessions::{SessionLimits, TooMany};
@@ -54,9 +55,16 @@ pub(crate) enum Source {
     User(u32),
     /// All clients whose bytes a user forwards to the Unix socket, where that user needs no token.
     Forwarded(u32),
+    /// A user that the server knows by name, wherever it connects from.
+    Named(Name),
 }
 
 impl Source {
+    /// The user, where the server knows its name.
+    pub(crate) fn name(self) -> Option<Name> {
+        if let Self::Named(name) = self { Some(name) } else { None }
+    }
+
     /// Whether the peer connects by the Unix socket.
     pub(crate) fn is_of_this_machine(self) -> bool {
         matches!(self, Self::User(_) | Self::Forwarded(_))
@@ -89,6 +97,7 @@ impl std::fmt::Display for Source {
             Self::Network(bits) => write!(formatter, "{}/64", Ipv6Addr::from_bits(u128::from(*bits) << 64)),
             Self::User(user) => write!(formatter, "user {user}"),
             Self::Forwarded(user) => write!(formatter, "clients behind a socket of user {user}"),
+            Self::Named(name) => write!(formatter, "user {name}"),
         }
     }
 }

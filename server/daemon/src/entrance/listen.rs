@@ -40,7 +40,8 @@ const SIGNAL: u64 = 0;
 const SERVED: u64 = 1;
 const LEFT: u64 = 2;
 const ASKED: u64 = 3;
-const LISTENERS: u64 = 4;
+const RELOAD: u64 = 4;
+const LISTENERS: u64 = 5;
 const CONNECTIONS: u64 = 1 << 32;
 
 /// The descriptors that the loop waits for.
@@ -48,6 +49,8 @@ pub(crate) struct Doors {
     pub(crate) listeners: Vec<Listener>,
     /// Becomes readable when the daemon is to end.
     pub(crate) signal: UnixStream,
+    /// Becomes readable when the operator's files are to be read again. `None`: there are none.
+    pub(crate) reload: Option<UnixStream>,
     /// Becomes readable when the served process has ended.
     pub(crate) served: Option<OwnedFd>,
 }
@@ -69,6 +72,7 @@ pub(crate) fn accept_all(
                 SERVED => served_ended = porch.hear_end_of_served().map_err(failed)?,
                 LEFT => server.gate.hear(),
                 ASKED => server.pulse.beat(),
+                RELOAD => porch.reload(server),
                 CONNECTIONS.. => porch.look(*event - CONNECTIONS, server),
                 listener => porch.accept(listener - LISTENERS, server),
             }
@@ -109,6 +113,9 @@ impl<'a> Porch<'a> {
         porch.watch(server.pulse.asked(), ASKED)?;
         if let Some(served) = &doors.served {
             porch.watch(served, SERVED)?;
+        }
+        if let Some(reload) = &doors.reload {
+            porch.watch(reload, RELOAD)?;
         }
         for (listener, index) in doors.listeners.iter().zip(LISTENERS..) {
             porch.watch(listener, index)?;
@@ -224,6 +231,14 @@ impl<'a> Porch<'a> {
             }
             Ok(Opening::Closed) | Err(_) => self.gate.over(number),
         }
+    }
+
+    /// Reads the operator's files again, once for all signals so far.
+    fn reload(&self, server: &Server) {
+        if let Some(reload) = &self.doors.reload {
+            while rustix::io::read(reload, &mut [0; 64]).is_ok_and(|count| count > 0) {}
+        }
+        server.reload();
     }
 
     /// The served process has ended: no further event for it is needed.

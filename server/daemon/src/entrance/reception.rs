@@ -6,14 +6,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use floe_transport::{Answering, Link, Peer, begins_with};
+use floe_transport::{Answering, Link, Peer, Secrets, begins_with};
 use floe_wire::{Message as _, PeerHello};
 use floe_worker::descriptor_passing::Role;
 
 use super::conversation;
 use super::conversation::{ConversationError, Outcome, Time as _};
 use super::gate::{Connection, Pass};
-use super::token::Token;
 use super::waiting;
 use crate::log;
 use crate::server::Server;
@@ -72,8 +71,8 @@ fn converse(
     let is_worker = begins_with(&socket, PeerHello::KIND);
     let mut link = Link::accepted(socket, peer)?;
     if matches!(peer, Peer::Tcp(_)) && !is_worker {
-        let secret = server.token.as_ref().map(Token::secret);
-        let by = Answering { tls: server.tls.as_ref(), tls_only: server.tls_only, secret: secret.as_ref().map(|secret| secret as _) };
+        let secret = server.token.as_ref().map(|_| server as &dyn Secrets);
+        let by = Answering { tls: server.tls.as_ref(), tls_only: server.tls_only, secret };
         link = link.answer(&by, pass.deadline(Instant::now()))?;
     }
     match conversation::lead(&mut link, peer, server, pass) {

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::Refusal as Kind;
 use floe_transport::Link;
+use floe_users::Event;
 use floe_wire::{Field as _, Reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::admission::{Look, look};
 use super::conversation::{Host as _, Refusal};
 use super::gate::Connection;
+use super::users::whose;
 use crate::server::Server;
 use crate::status;
 use crate::usage::door::close;
@@ -29,6 +31,8 @@ const TELL: Duration = Duration::from_secs(1);
 /// Waits until the request of this sequence gets a session or a refusal, or its peer leaves.
 pub(crate) fn attend(server: &Arc<Server>, connection: Connection, mut link: Link, sequence: u64, place: Place) {
     let outcome = wait(server, &connection, &mut link, &place);
+    let request = &place.applicant.session_request;
+    let its = whose(request.source, &connection.peer, request.token);
     drop(place);
     match outcome {
         Some(Ok(admission)) => {
@@ -43,6 +47,7 @@ pub(crate) fn attend(server: &Arc<Server>, connection: Connection, mut link: Lin
         }
         Some(Err(Refusal { status, detail })) => {
             server.journal.refused(&connection.peer, Kind::Request, &detail);
+            server.audits(&its, &Event::Refused { why: &detail });
             // A peer that has left does not need it.
             let _ = link.send(&Reply { request: sequence, status, earlier: 0, detail: &detail, body: &[] });
             close(link);

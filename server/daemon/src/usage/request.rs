@@ -2,7 +2,7 @@
 //! In: the peer's message and its connection. Out: names that are safe for others' terminals.
 //! It believes nothing that it is told: names are for people.
 
-use floe_transport::{Peer, Sealer, Transport};
+use floe_transport::{Peer, Sealer, TokenNumber, Transport};
 use floe_wire::Attach;
 
 use crate::entrance::limits::Source;
@@ -24,6 +24,10 @@ pub(crate) struct SessionRequest {
     pub(crate) ordinal: u32,
     /// The transport of its commands.
     pub(crate) transport: &'static str,
+    /// The user's name, for people; empty where none is known.
+    pub(crate) user: String,
+    /// The user's token that it was made with.
+    pub(crate) token: Option<TokenNumber>,
 }
 
 /// A session of a program on some host, on some GPU.
@@ -54,6 +58,8 @@ impl SessionRequest {
             program: printable(request.program),
             pid: request.pid,
             ordinal: request.ordinal,
+            user: String::new(),
+            token: None,
             transport: match (transport, peer, sealer) {
                 (Transport::Socket, Peer::Unix { .. }, _) => "unix",
                 (Transport::Socket, Peer::Tcp(_), Sealer::Token) => "tcp",

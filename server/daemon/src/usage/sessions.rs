@@ -12,6 +12,7 @@ use floe_migrate::Phase;
 use floe_transport::Transport;
 use floe_wire::SessionRow;
 use floe_worker::contract::Asks;
+use rustix::process::Signal;
 
 use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
 use super::door::{Door, Key};
@@ -23,6 +24,7 @@ use crate::workers::supervision::Ender;
 use crate::workers::worker_channel::WorkerChannel;
 
 pub(crate) mod moving;
+mod users;
 
 /// All sessions of a daemon, for its threads.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +77,7 @@ impl Drop for Row {
 }
 
 /// What a session keeps wherever its worker is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Conditions {
     /// The vGPU's ordinal in the client.
     pub(crate) ordinal: u32,
@@ -138,6 +140,8 @@ pub(crate) struct Session {
     gpu: u32,
     /// The transport, for how long its client has been missing, and where it moves to.
     transport: String,
+    /// Why it is to end, if it is.
+    ending: Option<String>,
 }
 
 /// A worker of the table: of a session, or the other one of a move.
@@ -180,9 +184,24 @@ pub(crate) enum Gone {
     Worker(#[allow(dead_code, reason = "it is kept to be dropped")] Worker),
 }
 
+/// What a caller is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    /// The peer; `None`: the operator, who sees all.
+    pub(crate) source: Option<Source>,
+    /// Whether it is shown all others' sessions, too.
+    pub(crate) sees_others: bool,
+}
+
+impl From<Option<Source>> for View {
+    fn from(source: Option<Source>) -> Self {
+        Self { source, sees_others: false }
+    }
+}
+
 impl Session {
-    /// Whether this peer may see it. The server's own user (`None`) sees all.
-    fn is_shown_to(&self, peer: Option<Source>) -> bool {
+    /// Whether it is this peer's. All are the operator's (`None`).
+    fn is_of(&self, peer: Option<Source>) -> bool {
         peer.is_none() || self.session_request.source == peer
     }
 }
@@ -288,7 +307,17 @@ impl Sessions {
             self.accounting.best_effort(number, gpu, conditions.quota)?;
         }
         let worker = Worker::new(seat.clone(), gpu, channel);
-        let session = Session { session_request, conditions, since: now, door, worker, moves: None, gpu, transport };
+        let session = Session {
+            session_request,
+            conditions,
+            since: now,
+            door,
+            worker,
+            moves: None,
+            gpu,
+            transport,
+            ending: None,
+        };
         self.rows.insert(number, session);
         Ok(seat)
     }
@@ -320,8 +349,12 @@ impl Sessions {
 
     /// A worker's process has started.
     pub(crate) fn started(&mut self, number: u64, process: u32, ender: Option<Ender>) {
+        let is_to_end = self.rows.get(&number).is_some_and(|row| row.ending.is_some());
         if let Some(worker) = self.worker_mut(number) {
             (worker.process, worker.ender) = (process, ender);
+            if let Some(ender) = worker.ender.as_ref().filter(|_| is_to_end) {
+                ender.signal(Signal::KILL);
+            }
         }
     }
 
@@ -357,7 +390,7 @@ impl Sessions {
     /// themselves.
     pub(crate) fn tenants(&self, gpu: u32, host: &str, peer: Option<Source>) -> Vec<Tenant> {
         let host = printable(host);
-        let its = |row: &&Session| row.worker.gpu == gpu && row.session_request.host == host && row.is_shown_to(peer);
+        let its = |row: &&Session| row.worker.gpu == gpu && row.session_request.host == host && row.is_of(peer);
         let rows = self.rows.values().filter(its);
         rows.map(|row| Tenant {
             pid: row.session_request.pid,
@@ -385,8 +418,9 @@ impl Sessions {
         self.workers().filter_map(|(_, worker)| worker.ender.clone()).collect()
     }
 
-    /// Rows for `ListSessions`: all, or those of one peer without the workers' process ids.
-    pub(crate) fn rows(&mut self, now: Instant, peer: Option<Source>) -> Vec<SessionRow<'_>> {
+    /// Rows for `ListSessions`: those that the caller is shown. The workers' process ids are the operator's to see.
+    pub(crate) fn rows(&mut self, now: Instant, view: impl Into<View>) -> Vec<SessionRow<'_>> {
+        let View { source: peer, sees_others } = view.into();
         for row in self.rows.values_mut() {
             row.transport = row.session_request.transport.to_owned();
             if let Some(since) = row.worker.broken {
@@ -402,7 +436,7 @@ impl Sessions {
         }
         self.rows
             .iter()
-            .filter(|(_, row)| row.is_shown_to(peer))
+            .filter(|(_, row)| sees_others || row.is_of(peer))
             .map(|(&session, row)| SessionRow {
                 session,
                 gpu: row.gpu,
@@ -415,6 +449,7 @@ impl Sessions {
                 worker: if peer.is_none() { row.worker.process } else { 0 },
                 transport: &row.transport,
                 guaranteed: row.conditions.is_guaranteed,
+                user: &row.session_request.user,
             })
             .collect()
     }

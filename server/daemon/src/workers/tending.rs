@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::{Event, SessionEnd, SessionRefusal};
 use floe_transport::Link;
+use floe_users::Event as Audited;
 use floe_wire::Ended;
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
@@ -84,6 +85,7 @@ pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, ad
         }
     };
     server.journal.tally.count(Event::SessionStarted);
+    audit_admission(server, &running);
     // From here on the worker waits for the client to read, not this process.
     let given = link.limit_writes(None).map_err(std::io::Error::other);
     if let Err(error) = given.and_then(|()| running.channel.give(Role::Session, link)) {
@@ -180,10 +182,27 @@ fn follow(server: &Server, worker: Worker, running: Running) {
     if has_session {
         server.journal.tally.count(Event::SessionEnded(kind));
     }
+    let why = server.sessions().ending(seat.number()).or(why);
+    if has_session {
+        audit_end(server, session, why.as_deref());
+    }
     if let Some(why) = why {
         let whose = if has_session { "" } else { ": the worker of its move" };
         say(server, source, session, format_args!("{whose} ended: {why}"));
     }
+}
+
+fn audit_admission(server: &Server, running: &Running) {
+    let Running { session, conditions, gpu, .. } = running;
+    let Some((whose, program, _)) = server.sessions().described(*session, Instant::now()) else { return };
+    let (session, gpu) = (*session, u32::try_from(*gpu).unwrap_or(u32::MAX));
+    let (memory, guaranteed, program) = (conditions.quota, conditions.is_guaranteed, &*program);
+    server.audits(&whose, &Audited::Admitted { session, gpu, memory, guaranteed, program });
+}
+
+fn audit_end(server: &Server, session: u64, why: Option<&str>) {
+    let Some((whose, _, age)) = server.sessions().described(session, Instant::now()) else { return };
+    server.audits(&whose, &Audited::Ended { session, seconds: age.as_secs(), why });
 }
 
 /// What follows from a report. The worker's number may change at any time: each report counts for the one it has then.

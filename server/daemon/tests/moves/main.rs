@@ -179,7 +179,7 @@ fn a_session_moves_and_its_number_key_and_connections_lead_to_the_new_worker() {
     let log = stage.log();
     assert!(
         log.contains(&format!(
-            "session {}: move {} from GPU 0 to GPU 1: asked by the server's own user",
+            "session {}: move {} from GPU 0 to GPU 1: asked by the operator",
             session.number, going.number
         )),
         "{log}"

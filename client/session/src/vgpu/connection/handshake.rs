@@ -162,7 +162,9 @@ impl<'a> Dialogue<'a> {
         let mut ours = [0; 32];
         getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
         let proof = secret.proof(Side::Client, protection, theirs, &ours);
-        let message = Authenticate { nonce: &ours, proof: &proof };
+        let number = secret.number().map(|number| number.0);
+        let number = number.as_ref().map_or(&[][..], |number| number);
+        let message = Authenticate { nonce: &ours, proof: &proof, number };
         let body = self.ask(&message, "the token", self.limit).map_err(|error| match error {
             ConnectError::Refused { server, error: CudaError::NOT_PERMITTED, .. } => {
                 ConnectError::WrongToken { server }

@@ -5,21 +5,29 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Answering, Listener, Secret, Transport, Trust};
-use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
+use floe_transport::{Address, Answering, LinkError, Listener, Sealer, Secret, Transport, Trust};
+use floe_wire::{
+    AttachReply, Call, ListGpus, ListGpusReply, ListSessions, ListSessionsReply, Push, ReadTelemetryReply, StreamId,
+    SynchronizeStream,
+};
 use floe_worker::contract::Asks;
 
 use super::*;
+use crate::entrance::token::Token;
 use crate::usage::door::Door;
 use crate::usage::request::SessionRequest;
-use crate::usage::sessions::Table;
 use crate::usage::sessions::tests::{ends, with};
+use crate::usage::sessions::{Admission, Table};
 use crate::workers::worker_channel::WorkerChannel;
 
 struct OneGpu {
     token: Option<Token>,
     trusts: Option<Peer>,
     trusts_forwarded: bool,
+    /// A user that the policy names: every other user of this machine. `None`: there is no policy.
+    user: Option<Name>,
+    /// A user's token.
+    of_users: Option<(Secret, Holder)>,
     sessions: Table,
     door: Mutex<Door>,
 }
@@ -27,13 +35,42 @@ struct OneGpu {
 impl Default for OneGpu {
     fn default() -> Self {
         let door = Mutex::new(Door::new(1, 5, false).expect("made"));
-        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), door }
+        Self {
+            token: None,
+            trusts: None,
+            trusts_forwarded: false,
+            user: None,
+            of_users: None,
+            sessions: Table::default(),
+            door,
+        }
     }
 }
 
 impl Host for OneGpu {
-    fn token(&self) -> Option<&Token> {
-        self.token.as_ref()
+    fn refused(&self, _: &Caller<'_>, _: &str) {}
+
+    fn asks_for_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    fn secret(&self, number: Option<TokenNumber>) -> Option<Secret> {
+        match number {
+            None => self.token.as_ref().map(Token::secret),
+            Some(_) => self.of_users.as_ref().filter(|(secret, _)| secret.number() == number).map(|it| it.0.clone()),
+        }
+    }
+
+    fn holder(&self, number: TokenNumber) -> Option<Holder> {
+        self.of_users.as_ref().map(|(_, holder)| *holder).filter(|holder| holder.number == number)
+    }
+
+    fn local_user(&self, peer: &Peer) -> Option<Name> {
+        self.user.filter(|_| !self.trusts(peer))
+    }
+
+    fn has_policy(&self) -> bool {
+        self.user.is_some()
     }
 
     fn trusts(&self, peer: &Peer) -> bool {
@@ -90,6 +127,10 @@ impl Host for OneGpu {
 
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         AttachReply { session: admission.session, ..Default::default() }
+    }
+
+    fn end(&self, _: &EndSession<'_>, _: &Caller<'_>, _: bool) -> Result<(), Refusal> {
+        Err(Refusal { status: status::NOT_PERMITTED, detail: "no".into() })
     }
 
     fn peer(&self, session: u64, _: bool) -> Result<(), Refusal> {
@@ -239,6 +280,9 @@ fn a_peer_that_goes_before_it_is_told_has_no_session() {
         nonce: [0; RANDOM_BYTES],
         stage: Stage::Silent,
         is_known: false,
+        local: None,
+        has_token: false,
+        holder: None,
     };
     assert!(daemon.step().is_err(), "the answer to Hello cannot be sent");
     assert!(daemon.step().is_err(), "the answer to Attach cannot be sent");
@@ -256,7 +300,7 @@ fn the_right_proof_is_let_in_and_answered() {
     let nonce = reply.nonce.to_vec();
     let secret = token.secret();
     let proof = secret.proof(Side::Client, &Protection::Local, &nonce, OURS);
-    link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
+    link.send(&Authenticate { nonce: OURS, proof: &proof, number: &[] }).expect("sent");
     let (status, body) = hear(&mut link);
     assert_eq!(status, 0);
     let reply = Authenticate::decode_reply(&body).expect("a reply");
@@ -268,7 +312,7 @@ fn a_wrong_proof_is_refused() {
     let (mut link, _raw, daemon) = connect(Some(token()));
     link.send(&hello()).expect("sent");
     hear(&mut link);
-    link.send(&Authenticate { nonce: OURS, proof: &[0; 32] }).expect("sent");
+    link.send(&Authenticate { nonce: OURS, proof: &[0; 32], number: &[] }).expect("sent");
     assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
     ends_refused(daemon);
 }
@@ -282,7 +326,7 @@ fn a_nonce_of_the_wrong_length_is_refused_also_with_the_right_proof() {
         let (_, body) = hear(&mut link);
         let theirs = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
         let proof = token.secret().proof(Side::Client, &Protection::Local, &theirs, nonce);
-        link.send(&Authenticate { nonce, proof: &proof }).expect("sent");
+        link.send(&Authenticate { nonce, proof: &proof, number: &[] }).expect("sent");
         assert_eq!(hear(&mut link).0, status::INVALID_VALUE);
         ends_refused(daemon);
     }
@@ -307,7 +351,7 @@ fn a_proof_for_another_connection_is_refused() {
     let nonce = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
     // The bytes that a relay gets from a client that has connected to it by TLS.
     let proof = token.secret().proof(Side::Client, &Protection::Tls([1; 32]), &nonce, OURS);
-    link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
+    link.send(&Authenticate { nonce: OURS, proof: &proof, number: &[] }).expect("sent");
     assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
     ends_refused(daemon);
 }
@@ -423,7 +467,7 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
     let reply = Hello::decode_reply(&body).expect("a reply");
     if reply.authenticate {
         let proof = token.secret().proof(Side::Client, &Protection::Local, reply.nonce, OURS);
-        link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
+        link.send(&Authenticate { nonce: OURS, proof: &proof, number: &[] }).expect("sent");
         assert_eq!(hear(&mut link).0, 0);
     }
     link.send(&ListSessions {}).expect("sent");
@@ -494,4 +538,95 @@ fn a_client_of_an_older_protocol_is_told_what_to_do_also_in_the_clear() {
     assert_eq!(reply.status, status::SYSTEM_DRIVER_MISMATCH);
     assert!(reply.detail.contains("same release"), "{}", reply.detail);
     ends_refused(daemon);
+}
+
+/// Whether another user of this machine is asked for the token, and which sessions it sees after that: 1 is of the user
+/// `alice`, 2 of this user without a name. It proves the server's token if it is asked to.
+fn shown_to_another(user: Option<Name>, is_in_person: bool) -> (bool, Vec<u64>) {
+    let (uid, pid) = (7, i32::try_from(std::process::id()).expect("a process id"));
+    let (peer, token) = (Peer::Unix { uid, pid }, token());
+    let host = OneGpu { token: Some(token.clone()), user, ..OneGpu::default() };
+    for source in [Source::Named(alice()), Source::User(uid)] {
+        let request = SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
+        let request = SessionRequest { source: Some(source), ..request };
+        host.sessions.lock().add(request, 0, with(0), ends(), Instant::now()).expect("nothing was promised");
+    }
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));
+    let mut link = Link::new(ours.into());
+    let sent = if is_in_person { link.send_in_person(&hello()) } else { link.send(&hello()) };
+    sent.expect("sent");
+    let (_, body) = hear(&mut link);
+    let reply = Hello::decode_reply(&body).expect("a reply");
+    let is_asked = reply.authenticate;
+    if is_asked {
+        let proof = token.secret().proof(Side::Client, &Protection::Local, reply.nonce, OURS);
+        link.send(&Authenticate { nonce: OURS, proof: &proof, number: &[] }).expect("sent");
+        assert_eq!(hear(&mut link).0, 0);
+    }
+    link.send(&ListSessions {}).expect("sent");
+    let (_, body) = hear(&mut link);
+    let rows = ListSessions::decode_reply(&body).expect("a reply").sessions;
+    let seen = rows.iter().map(|row| row.session).collect();
+    drop(link);
+    let _ = daemon.join().expect("the daemon's thread lives");
+    (is_asked, seen)
+}
+
+fn alice() -> Name {
+    Name::new("alice").expect("a name")
+}
+
+#[test]
+fn a_user_of_the_machine_with_a_place_in_the_policy_needs_no_token_and_sees_its_own() {
+    assert_eq!(shown_to_another(Some(alice()), true), (false, vec![1]));
+    assert_eq!(shown_to_another(None, true), (true, vec![2]), "without a place the token is asked for");
+}
+
+#[test]
+fn with_a_policy_the_servers_token_is_the_operators_and_passed_on_bytes_are_nobodys() {
+    assert_eq!(shown_to_another(Some(alice()), false), (true, vec![1, 2]));
+}
+
+/// The answers to a proof by a user's token over a Unix socket, and to an Attach behind it: their status.
+fn attach_by_token(is_drained: bool, shown: &dyn Fn(TokenNumber) -> Vec<u8>) -> (u32, Option<(u32, String)>) {
+    let made = floe_transport::ServerKey::make().and_then(|key| key.make_token()).expect("random bytes");
+    let (secret, name) = (Secret::of(&made.text), alice());
+    let holder = Holder { name, number: made.number, is_drained };
+    let host = OneGpu { token: Some(token()), of_users: Some((secret.clone(), holder)), ..OneGpu::default() };
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let (mut link, daemon) = (Link::new(ours.into()), speak_on(theirs, host));
+    link.send(&hello()).expect("sent");
+    let (_, body) = hear(&mut link);
+    let nonce = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
+    let proof = secret.proof(Side::Client, &Protection::Local, &nonce, OURS);
+    link.send(&Authenticate { nonce: OURS, proof: &proof, number: &shown(made.number) }).expect("sent");
+    let (proved, _) = hear(&mut link);
+    let mut attached = None;
+    if proved == 0 {
+        link.send(&Attach::default()).expect("sent");
+        let frame = link.receive(None).expect("an answer").expect("an answer");
+        let Push::Reply(reply) = Push::decode(frame.kind, frame.payload).expect("a message") else { panic!("a reply") };
+        attached = Some((reply.status, reply.detail.to_owned()));
+    }
+    drop(link);
+    if let Ok(Outcome::Attached(admission)) = daemon.join().expect("the daemon's thread lives") {
+        assert_eq!(admission.session, 1);
+    }
+    (proved, attached)
+}
+
+#[test]
+fn a_users_token_is_found_by_its_number_and_a_drained_one_begins_nothing() {
+    let right = |number: TokenNumber| number.0.to_vec();
+    assert_eq!(attach_by_token(false, &right), (0, Some((0, String::new()))));
+    let (proved, attached) = attach_by_token(true, &right);
+    let (status, words) = attached.expect("it is let in");
+    assert_eq!((proved, status), (0, status::NOT_PERMITTED));
+    assert!(words.contains("this token of alice is revoked"), "{words}");
+    for (number, status) in
+        [(vec![], status::NOT_PERMITTED), (vec![0; 8], status::NOT_PERMITTED), (vec![0; 7], status::INVALID_VALUE)]
+    {
+        assert_eq!(attach_by_token(false, &|_| number.clone()), (status, None));
+    }
 }

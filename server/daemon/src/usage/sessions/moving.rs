@@ -23,7 +23,7 @@ pub(crate) enum Found {
 /// Who asks for a move.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asker<'a> {
-    /// The peer; `None`: the server's own user.
+    /// The peer; `None`: the operator.
     pub(crate) source: Option<Source>,
     /// Whether it may move what it is shown, without a key.
     pub(crate) has_proved: bool,
@@ -35,7 +35,7 @@ impl Sessions {
     /// The session that this caller wants to move. One that it is not shown is as one that is not there.
     pub(crate) fn movable(&self, session: u64, asker: &Asker<'_>) -> Found {
         let Some(row) = self.rows.get(&session) else { return Found::Nothing };
-        let is_its = row.is_shown_to(asker.source) && asker.has_proved;
+        let is_its = row.is_of(asker.source) && asker.has_proved;
         if !is_its && !row.door.is_key(asker.key) {
             return Found::Nothing;
         }

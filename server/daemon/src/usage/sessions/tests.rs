@@ -13,7 +13,17 @@ fn session_request() -> SessionRequest {
     let text = String::from;
     let (client, host, program) = (text("host"), text("host"), text("program"));
     let source = Some(Source::User(1));
-    SessionRequest { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
+    SessionRequest {
+        source,
+        client,
+        host,
+        program,
+        pid: 7,
+        ordinal: 2,
+        transport: "unix",
+        user: text("alice"),
+        token: None,
+    }
 }
 
 /// A door and a channel of a session.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use floe_device::Snapshot;
 use floe_migrate::Action;
+use floe_users::{Name, Rights};
 
 use crate::entrance::conversation::{MoveRequest, Refusal};
+use crate::entrance::host::not_yours;
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::HOST_MEMORY;
@@ -64,20 +66,18 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
     let asker = Asker { source: request.source, has_proved: request.has_proved, key: &request.key };
     let mut sessions = server.sessions();
     let Found::Its(movable) = sessions.movable(request.session, &asker) else {
-        // Who guesses numbers learns no more than that a guess was wrong.
-        let detail = format!(
-            "no session of yours here: {}\n  floe ps shows those that you may move; over TCP a server with a token moves them",
-            request.session
-        );
-        return Err(Refusal { status: status::NOT_PERMITTED, detail });
+        return Err(not_yours(request.session));
     };
+    let rights = server.users.rights_of(request.source)?;
+    may_move(rights.as_ref(), request)?;
     let conditions = Arc::clone(&movable.conditions);
     let candidate = |&gpu: &u32| {
         let snapshot = server.gpu(gpu)?;
         let free = sessions.accounting().free_for(gpu, conditions.is_guaranteed);
         Some(Candidate { gpu, kind: kind(snapshot), memory: snapshot.memory, free })
     };
-    let candidates: Vec<_> = server.offered.iter().filter_map(candidate).collect();
+    let is_granted = |gpu: &&u32| rights.as_ref().is_none_or(|(_, rights)| rights.grants(**gpu));
+    let candidates: Vec<_> = server.offered.iter().filter(is_granted).filter_map(candidate).collect();
     let has_links = sessions.has_links(request.session);
     drop(sessions);
     demand_state(request.action, movable.is_suspended)?;
@@ -100,6 +100,13 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
         return Err(Refusal { status: status::NOT_SUPPORTED, detail });
     }
     Ok(Plan { movable, gpu, granularity })
+}
+
+/// Denies what the policy does not let a user do.
+fn may_move(rights: Option<&(Name, Rights)>, request: &MoveRequest) -> Result<(), Refusal> {
+    let Some((name, rights)) = rights else { return Ok(()) };
+    let granted = rights.migrate(*name).and_then(|()| request.gpu.map_or(Ok(()), |gpu| rights.use_gpu(*name, gpu)));
+    granted.map_err(|denial| Refusal { status: status::NOT_PERMITTED, detail: denial.to_string() })
 }
 
 /// What is done with a session has to fit whether it is suspended.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use floe_metrics::Refusal as Kind;
 use floe_migrate::{Outcome, Record};
 use floe_transport::{Link, Receiver, Sender};
+use floe_users::Event;
 use floe_wire::{Field as _, MigrateReply, Migrating, PhaseTime, Reply};
 use floe_worker::move_notices::MOST_REASON;
 use rustix::net::Shutdown;
@@ -15,6 +16,7 @@ use super::driver;
 use super::watch::{Ending, News, Watch};
 use crate::entrance::conversation::{MoveRequest, Refusal};
 use crate::entrance::gate::Connection;
+use crate::entrance::users::whose;
 use crate::server::Server;
 use crate::status;
 
@@ -35,6 +37,7 @@ pub(crate) fn attend(server: &Arc<Server>, connection: &Connection, link: Link, 
             let kind = if status == status::NOT_PERMITTED { Kind::NotPermitted } else { Kind::Request };
             let why = format_args!("session {} stays: {detail}", request.session);
             server.journal.refused(&connection.peer, kind, &why);
+            server.audits(&whose(request.source, &connection.peer, None), &Event::Refused { why: &why.to_string() });
             // A peer that has left does not need it.
             let _ = answer(&sender, request.sequence, status, &detail, &[]);
         }

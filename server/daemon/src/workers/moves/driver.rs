@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use floe_metrics::{Event, MoveFailure, MoveKind};
 use floe_migrate::{Action, Coordinator, Described, Input, Outcome, Output, Phase, Progress, Record, Side, Terms, Why};
+use floe_users::Event as Audited;
 use floe_worker::contract::Arrival;
 use floe_worker::move_notices::{Leave, MOST_REASON, MoveOrder};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -43,6 +44,8 @@ struct Driver {
     stream: Option<OwnedFd>,
     target: Option<(Seat, Arc<WorkerChannel>)>,
     watch: Arc<Watch>,
+    /// Who asked for it.
+    asker: String,
 }
 
 /// Begins a move that may be had.
@@ -82,8 +85,9 @@ pub(crate) fn begin(server: &Arc<Server>, request: &MoveRequest) -> Result<Arc<W
         stream: Some(far),
         target: None,
         watch: Arc::clone(&watch),
+        asker: asker(request),
     };
-    driver.say(&format!("{}: asked by {}", driver.heading(), asker(request)));
+    driver.say(&format!("{}: asked by {}", driver.heading(), driver.asker));
     let kind = driver.kind();
     let thread = std::thread::Builder::new().name("move".into());
     thread.spawn(move || driver.run(leave, near, &from, place)).map_err(|error| {
@@ -103,7 +107,7 @@ fn no_place(why: NoPlace) -> Refusal {
 }
 
 fn asker(request: &MoveRequest) -> String {
-    request.source.map_or_else(|| "the server's own user".to_owned(), |source| source.to_string())
+    request.source.map_or_else(|| "the operator".to_owned(), |source| source.to_string())
 }
 
 impl Driver {
@@ -267,7 +271,9 @@ impl Driver {
         let worker = sessions.process(self.session);
         drop(sessions);
         let Some(outcome) = outcome else { return };
-        self.say(&self.ending(&outcome, worker));
+        let ending = self.ending(&outcome, worker);
+        self.say(&ending);
+        self.audit(&ending);
         self.count(&outcome);
         // Who hears of the end may ask for the next one.
         drop(place);
@@ -310,6 +316,12 @@ impl Driver {
             }
         };
         format!("{heading}: {how}; {}", times(outcome.record()))
+    }
+
+    fn audit(&self, what: &str) {
+        let Some((whose, ..)) = self.server.sessions().described(self.session, Instant::now()) else { return };
+        let what = format!("{what}; asked by {}", self.asker);
+        self.server.audits(&whose, &Audited::Moved { session: self.session, what: &what });
     }
 
     fn say(&self, words: &str) {

@@ -7,7 +7,8 @@ use anyhow::Result;
 use floe_migrate::Action;
 use floe_wire::Migrate;
 
-use crate::{migrate, servers};
+use super::migrate;
+use crate::servers;
 
 /// Flags of `floe suspend`.
 #[derive(Debug, clap::Args)]

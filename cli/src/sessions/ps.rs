@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if rows.is_empty() && !arguments.json && code != ExitCode::SUCCESS {
         return Ok(code);
     }
-    let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
+    let headings =
+        ["DEVICE", "SESSION", "USER", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
     table::print(&rows, arguments.json, &headings, |session| {
         let quota = match (session.quota, session.guaranteed) {
             (0, _) => "best effort".to_owned(),
@@ -33,6 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         vec![
             format!("{}:{}", session.server, session.gpu),
             session.session.to_string(),
+            if session.user.is_empty() { "-".to_owned() } else { session.user.clone() },
             session.program.clone(),
             session.pid.to_string(),
             session.client.clone(),

@@ -9,7 +9,8 @@ use floe_migrate::Action;
 use floe_wire::Migrate;
 use serde::Serialize;
 
-use crate::{migrate, servers};
+use super::migrate;
+use crate::servers;
 
 /// Flags of `floe upgrade`.
 #[derive(Debug, clap::Args)]

@@ -1,0 +1,54 @@
+//! The policy of this machine's server: whether a server would start with it.
+//! In: its file, by the settings or by a flag. Out: a finding, or none where there is no policy.
+
+use std::path::{Path, PathBuf};
+
+use floe_settings::{Given, ProcessSource, SERVER, ServerSettings};
+use floe_users::Policy;
+
+use super::finding::{Finding, Weight};
+
+/// Checks the named policy, else that of the settings.
+pub(super) fn findings(named: Option<&Path>) -> Vec<Finding> {
+    match named.map(|path| Ok(Some(path.to_path_buf()))).unwrap_or_else(of_settings) {
+        Ok(Some(path)) => vec![judge(&path)],
+        Ok(None) => Vec::new(),
+        Err(words) => vec![(Weight::Wrong, "policy", words)],
+    }
+}
+
+/// The policy that a server would read, by its variable or the TOML file.
+fn of_settings() -> Result<Option<PathBuf>, String> {
+    let given = Given::gather(&SERVER, &[], &ProcessSource);
+    let settings = given.and_then(|given| ServerSettings::read(&given));
+    settings.map(|settings| settings.policy).map_err(|error| format!("the server's settings: {error}"))
+}
+
+fn judge(path: &Path) -> Finding {
+    match Policy::read(path) {
+        Ok(policy) => {
+            let (users, groups) = policy.count();
+            let others = if policy.has_default() { "others have [default]" } else { "others are refused" };
+            (Weight::Good, "policy", format!("{}: {users} users, {groups} groups, {others}", path.display()))
+        }
+        Err(error) => (Weight::Wrong, "policy", error.to_string().replace('\n', "\n       ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_good_or_wrong_by_name_and_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        std::fs::write(&path, "[users.alice]\n[groups.staff]\nmembers = [\"bob\"]\n").expect("written");
+        let found = findings(Some(&path));
+        let expected = format!("{}: 2 users, 1 groups, others are refused", path.display());
+        assert_eq!(found, [(Weight::Good, "policy", expected)]);
+        std::fs::write(&path, "[users.alice]\nshare = 1\n").expect("written");
+        let [(Weight::Wrong, "policy", words)] = &findings(Some(&path))[..] else { panic!("it is wrong") };
+        assert!(words.contains("policy.toml:2: unknown field share"), "{words}");
+    }
+}

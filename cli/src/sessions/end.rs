@@ -1,0 +1,28 @@
+//! `floe end`: ends a session, and with it what its program can do on the GPU.
+//! In: a session's number. Out: nothing, or why it goes on.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use floe_session::Inquiry;
+use floe_wire::EndSession;
+
+use crate::servers;
+
+/// Flags of `floe end`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The session, by its number in `floe ps`
+    session: u64,
+    /// The server: HOST [default: that of the settings, else this machine's daemon]
+    #[arg(long, value_name = "HOST")]
+    on: Option<String>,
+}
+
+/// Ends the session.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let server = servers::one(arguments.on.as_deref())?;
+    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
+    inquiry.ask(&EndSession { session: arguments.session, key: &[] })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,61 @@
+//! The table's part in what users have: what they hold, their sessions' ends, whose a session is.
+//! In: names, reasons. Out: sums, and the table as it is then. Each is one step under the table's lock.
+
+use std::time::{Duration, Instant};
+
+use floe_transport::TokenNumber;
+use floe_users::{Held, Name, Whose};
+use rustix::process::Signal;
+
+use super::{Session, SessionRequest, Sessions};
+use crate::entrance::limits::Source;
+
+impl Sessions {
+    /// What the sessions of a peer hold.
+    pub(crate) fn held_by(&self, source: Source) -> Held {
+        let its = self.rows.values().filter(|session| session.session_request.source == Some(source));
+        its.fold(Held::default(), |held, session| {
+            let quota = session.conditions.quota;
+            let memory = if quota == 0 { session.worker.used } else { quota };
+            Held { sessions: held.sessions + 1, memory: held.memory.saturating_add(memory) }
+        })
+    }
+
+    /// Ends a session, for this reason. Its worker is killed, now or when it has started.
+    pub(crate) fn end(&mut self, session: u64, why: String) {
+        let Some(row) = self.rows.get_mut(&session) else { return };
+        row.ending.get_or_insert(why);
+        if let Some(worker) = &row.worker.ender {
+            worker.signal(Signal::KILL);
+        }
+    }
+
+    /// Why a session is to end; `None`: it is not, or its worker ends it.
+    pub(crate) fn ending(&self, session: u64) -> Option<String> {
+        self.rows.get(&session)?.ending.clone()
+    }
+
+    /// Whose a session is, and its program and age, for the audit log.
+    pub(crate) fn described(&self, session: u64, now: Instant) -> Option<(Whose, String, Duration)> {
+        let row = self.rows.get(&session)?;
+        let SessionRequest { user, client, token, program, .. } = &row.session_request;
+        let token = token.map(|number| number.to_string());
+        let whose = Whose { user: user.clone(), peer: client.clone(), token };
+        Some((whose, program.clone(), now.saturating_duration_since(row.since)))
+    }
+
+    /// The sessions that were made with a user's token.
+    pub(crate) fn by_token(&self) -> Vec<(u64, TokenNumber)> {
+        let token = |(session, row): (&u64, &Session)| Some((*session, row.session_request.token?));
+        self.rows.iter().filter_map(token).collect()
+    }
+
+    /// The sessions of users with a name, each with its age.
+    pub(crate) fn of_users(&self, now: Instant) -> Vec<(u64, Name, Duration)> {
+        let named = |(session, row): (&u64, &Session)| {
+            let name = row.session_request.source.and_then(Source::name)?;
+            Some((*session, name, now.saturating_duration_since(row.since)))
+        };
+        self.rows.iter().filter_map(named).collect()
+    }
+}
