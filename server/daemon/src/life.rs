@@ -68,10 +68,9 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     user_tokens.read()?;
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
-    let telemetry = Telemetry::new(&probe.kind);
     let sessions = Table::new(sessions(&probe, &offered, settings.suspended_memory));
     let server = Arc::new(Server {
-        telemetry,
+        telemetry: Telemetry::new(&probe.kind),
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
         // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
