@@ -73,8 +73,8 @@ pub(super) unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize,
 /// `CUpti_BuffersCallbackCompleteFunc`.
 pub(super) unsafe extern "C" fn complete(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, bytes: usize) {
     let mut store = floe_lock::lock(&STORE);
-    let is_it = |memory: &Box<[u64]>| memory.as_ptr().addr() == buffer.addr();
-    let Some(index) = store.given.iter().position(is_it) else { return };
+    let index = store.given.iter().position(|memory| memory.as_ptr().addr() == buffer.addr());
+    let Some(index) = index else { return };
     let memory = store.given.swap_remove(index);
     if bytes > 0 {
         store.filled.push_back(Filled { memory, bytes: bytes.min(BYTES), at: 0 });
