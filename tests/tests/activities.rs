@@ -91,9 +91,12 @@ fn a_program_without_a_profiler_sends_as_with_its_own_cupti() {
         serde_json::from_str::<serde_json::Value>(outcome.stderr.trim()).expect("JSON")
     };
     let (with, without) = (counts(program()), counts(program().flag("--own-cupti")));
-    for name in ["local", "post", "call"] {
-        assert_eq!(with[name]["made"], without[name]["made"], "{name}");
-    }
+    // What is known to be over when the program waits for it is answered here: it counts as another class then.
+    let made = |counts: &serde_json::Value| {
+        ["local", "post", "call"].iter().filter_map(|name| counts[name]["made"].as_u64()).sum::<u64>()
+    };
+    assert!(made(&with) > 0, "{with}");
+    assert_eq!(made(&with), made(&without), "{with} {without}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::queue::StreamKey;
 use super::transfer::{Copy, End, Transfer};
 use super::words::Words;
 use crate::simulator::activities::{self, Activity, Recording};
+use crate::simulator::addresses::ADDRESSES;
 
 /// Transfers up to this many bytes run on the thread that finds them ready: passing them on costs more.
 const INLINE_BYTES: u64 = 64 << 10;
@@ -62,19 +63,20 @@ pub(super) enum ThreadKind {
 
 fn memory_kind(end: &End) -> u8 {
     match end {
-        End::Device(_) => memory_kind::DEVICE,
-        // Whoever waits for pinned memory only in stream order has pinned it.
-        End::Host(_) => memory_kind::PINNED,
+        End::Device(at) if ADDRESSES.contains(at) => memory_kind::DEVICE,
+        // Pinned memory that kernels reach, too. Whoever waits for pinned memory only in stream order has pinned it.
+        End::Device(_) | End::Host(_) => memory_kind::PINNED,
         End::Bytes(_) => memory_kind::PAGEABLE,
     }
 }
 
 fn copy_kind(copy: &Copy) -> u8 {
-    match (&copy.target.end, &copy.source.end) {
-        (End::Device(_), End::Device(_)) => copy_kind::DEVICE_TO_DEVICE,
-        (End::Device(_), _) => copy_kind::HOST_TO_DEVICE,
-        (_, End::Device(_)) => copy_kind::DEVICE_TO_HOST,
-        _ => copy_kind::HOST_TO_HOST,
+    let is_devices = |end| memory_kind(end) == memory_kind::DEVICE;
+    match (is_devices(&copy.target.end), is_devices(&copy.source.end)) {
+        (true, true) => copy_kind::DEVICE_TO_DEVICE,
+        (true, false) => copy_kind::HOST_TO_DEVICE,
+        (false, true) => copy_kind::DEVICE_TO_HOST,
+        (false, false) => copy_kind::HOST_TO_HOST,
     }
 }
 
