@@ -20,7 +20,9 @@ const HELD: [&str; 2] = ["threads", "streamMemory"];
 /// and whether work is not over, which a move waits for.
 const LOOKING: [&str; 3] = ["memoryPools", "growingMemory", "callbacks"];
 /// What `floe migrate` may say of a session that it does not move: it is over, or works, or its kernels know handles.
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
+    // Pages that the program registered lie where the other worker has something of its own.
+    "pages of shared memory at",
     STAYS,
     HANDLES,
     "the session ended meanwhile",

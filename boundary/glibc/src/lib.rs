@@ -77,6 +77,7 @@ macro_rules! names {
 
 names! {
     old {
+        dladdr "GLIBC_2.2.5"
         dlsym "GLIBC_2.2.5"
         pthread_attr_getguardsize "GLIBC_2.2.5"
         pthread_attr_getstack "GLIBC_2.2.5"
