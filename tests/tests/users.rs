@@ -19,8 +19,15 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The parts of an installation that serve and run a program.
-const PARTS: [&str; 6] =
-    ["bin/floe", "bin/floe-demo", "bin/floe-worker", "bin/floed", "lib/client/libcuda.so.1", "lib/device/libcuda.so.1"];
+const PARTS: [&str; 7] = [
+    "bin/floe",
+    "bin/floe-demo",
+    "bin/floe-worker",
+    "bin/floed",
+    "lib/client/cupti/libcupti.so.13",
+    "lib/client/libcuda.so.1",
+    "lib/device/libcuda.so.1",
+];
 
 /// A user of this machine beside root, by its numbers.
 struct User {
