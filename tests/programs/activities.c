@@ -142,6 +142,8 @@ static void work(void) {
     for (uint64_t round = 0; round < ROUNDS; round++) {
         if (cupti) DO(CUPTI("cuptiActivityPushExternalCorrelationId", CUSTOM0, 1000 + round));
         DO(CUDA("cuMemcpyHtoD_v2", memory[0], host, (size_t)BYTES));
+        /* A copy from pageable memory returns when its bytes have left, and the stream waits for no other one. */
+        DO(CUDA("cuCtxSynchronize"));
         DO(CUDA("cuMemsetD32Async", memory[1], 41, (size_t)BYTES / 4, stream));
         for (int i = 0; i < LAUNCHES; i++) launch(memory[1]);
         DO(CUDA("cuMemcpyDtoDAsync_v2", memory[0], memory[1], (size_t)BYTES, stream));
