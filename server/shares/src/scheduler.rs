@@ -1,0 +1,476 @@
+//! The scheduler: who has the GPU, and who is next.
+//! In: sessions that come and go, reports of their workers, the time. Out: orders, a deadline, how much GPU time each had.
+//! A worker may lie in its reports: it then loses its turn or keeps it until `OVERRUN`, and is charged by this clock all the same.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::fractions::{Active, MILLION, fractions};
+use crate::terms::{Class, Member, NoShare, WHOLE};
+
+/// A turn, while others wait: long beside the 100 µs of a switch, short beside what people notice.
+pub(crate) const SLICE: Duration = Duration::from_millis(10);
+/// The shortest turn, where somebody who is far behind wakes up.
+const LEAST: Duration = Duration::from_millis(1);
+/// GPU time by which a unit that wakes up must be behind to cut a turn short.
+const WAKES: Duration = Duration::from_millis(5);
+/// GPU time that a unit may keep from a time without work.
+const LAG: Duration = Duration::from_millis(20);
+/// GPU time by which a latency class may be ahead of its share and still goes first.
+pub const BORROWS: Duration = Duration::from_millis(50);
+/// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
+/// preempted. From there on the driver's own time slices divide the GPU between it and them.
+pub(crate) const OVERRUN: Duration = Duration::from_millis(500);
+/// Users that have left are remembered while they are ahead, up to so many.
+const DEPARTED: usize = 256;
+
+/// The daemon's word to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Submit as ever; nobody schedules this GPU.
+    Free,
+    /// Submit. `others_wait`: keep little in flight, and report when there is no work.
+    Go {
+        /// Whether somebody waits for the end of this turn.
+        others_wait: bool,
+    },
+    /// Submit nothing more, and report when what was submitted is done.
+    Stop,
+}
+
+/// Orders to members, each with the number that the answer names.
+pub type Orders = Vec<(u64, u64, Order)>;
+
+/// What a member had of the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time for which it had the GPU while the GPU was scheduled.
+    pub time: Duration,
+    /// Times that it was given the GPU.
+    pub turns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The GPU is not scheduled.
+    Free,
+    /// It has the GPU.
+    Running { others_wait: bool },
+    /// It was told to stop, and has not stopped.
+    Stopping { since: Duration, wants: bool },
+    /// It has stopped.
+    Resting { wants: bool },
+}
+
+/// What takes turns: all sessions of a user that have no terms of their own, or one session that has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit<U> {
+    User(U),
+    Session(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat<U> {
+    member: Member<U>,
+    phase: Phase,
+    /// The number of its last order.
+    order: u64,
+    usage: Usage,
+}
+
+impl<U: Copy> Seat<U> {
+    fn unit(&self, number: u64) -> Unit<U> {
+        if self.member.terms.are_any() { Unit::Session(number) } else { Unit::User(self.member.user) }
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. })
+    }
+
+    fn wants(&self) -> bool {
+        matches!(self.phase, Phase::Resting { wants: true } | Phase::Stopping { wants: true, .. })
+    }
+
+    /// Whether it keeps others from the GPU.
+    fn blocks(&self, now: Duration) -> bool {
+        match self.phase {
+            Phase::Running { .. } => true,
+            Phase::Stopping { since, .. } => now < since + OVERRUN,
+            _ => false,
+        }
+    }
+}
+
+/// The sessions of one GPU. Times are since any moment, and never fall.
+#[derive(Clone, Debug)]
+pub struct Scheduler<U: Ord + Copy> {
+    seats: BTreeMap<u64, Seat<U>>,
+    /// GPU time of each unit, divided by its fraction: ns × million.
+    virtual_times: BTreeMap<Unit<U>, u128>,
+    /// Nobody starts below this.
+    floor: u128,
+    /// The unit whose turn it is, and since when.
+    turn: Option<(Unit<U>, Duration)>,
+    is_scheduled: bool,
+    /// Everything up to here is charged.
+    charged: Duration,
+    orders: Orders,
+}
+
+impl<U: Ord + Copy> Default for Scheduler<U> {
+    fn default() -> Self {
+        Self {
+            seats: BTreeMap::new(),
+            virtual_times: BTreeMap::new(),
+            floor: 0,
+            turn: None,
+            is_scheduled: false,
+            charged: Duration::ZERO,
+            orders: Vec::new(),
+        }
+    }
+}
+
+impl<U: Ord + Copy> Scheduler<U> {
+    /// Thousandths of the GPU that no session was promised.
+    #[must_use]
+    pub fn free_share(&self) -> u32 {
+        let promised: u32 = self.seats.values().map(|seat| seat.member.terms.share).sum();
+        WHOLE.saturating_sub(promised)
+    }
+
+    /// Whether turns are taken.
+    #[must_use]
+    pub fn is_scheduled(&self) -> bool {
+        self.is_scheduled
+    }
+
+    /// A session comes; nothing of it runs yet.
+    ///
+    /// # Errors
+    /// [`NoShare`]: the others were promised too much.
+    pub fn join(&mut self, number: u64, member: Member<U>, now: Duration) -> Result<(), NoShare> {
+        let (asked, free) = (member.terms.share, self.free_share());
+        if asked > free {
+            return Err(NoShare { asked, free });
+        }
+        self.charge(now);
+        let seat = Seat { member, phase: Phase::Free, order: 0, usage: Usage::default() };
+        self.seats.insert(number, seat);
+        if self.is_scheduled {
+            // It is about to begin: nobody waits for its answer.
+            self.order(number, Order::Stop, Phase::Resting { wants: false });
+        }
+        self.decide(now);
+        Ok(())
+    }
+
+    /// A session is over.
+    pub fn leave(&mut self, number: u64, now: Duration) {
+        self.charge(now);
+        if let Some(seat) = self.seats.remove(&number) {
+            let unit = seat.unit(number);
+            let is_left = |(number, seat): (&u64, &Seat<U>)| seat.unit(*number) == unit;
+            // A user that is ahead stays so if it comes back.
+            if matches!(unit, Unit::Session(_)) && !self.seats.iter().any(is_left) {
+                self.virtual_times.remove(&unit);
+            }
+        }
+        self.orders.retain(|(to, ..)| *to != number);
+        self.forget();
+        self.decide(now);
+    }
+
+    /// A worker that has stopped has work, by its answer to the order of this number.
+    pub fn wants(&mut self, number: u64, order: u64, now: Duration) {
+        self.report(number, order, now, |phase| match phase {
+            Phase::Resting { .. } => Phase::Resting { wants: true },
+            Phase::Stopping { since, .. } => Phase::Stopping { since, wants: true },
+            other => other,
+        });
+    }
+
+    /// A worker has nothing in flight and submits nothing, by its answer to the order of this number; `wants`: it has work.
+    pub fn rests(&mut self, number: u64, order: u64, wants: bool, now: Duration) {
+        self.report(number, order, now, |phase| match phase {
+            Phase::Free => Phase::Free,
+            Phase::Resting { wants: before } => Phase::Resting { wants: before || wants },
+            Phase::Running { .. } | Phase::Stopping { .. } => Phase::Resting { wants },
+        });
+    }
+
+    fn report(&mut self, number: u64, order: u64, now: Duration, change: impl FnOnce(Phase) -> Phase) {
+        self.charge(now);
+        let Some(seat) = self.seats.get(&number).filter(|seat| seat.order == order) else { return };
+        let (unit, was_active) = (seat.unit(number), self.is_active(seat.unit(number)));
+        let phase = change(seat.phase);
+        if let Some(seat) = self.seats.get_mut(&number) {
+            seat.phase = phase;
+        }
+        if !was_active && self.is_active(unit) {
+            self.wakes(unit);
+        }
+        self.decide(now);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Duration) {
+        self.charge(now);
+        self.decide(now);
+    }
+
+    /// What is to be said to workers.
+    #[must_use]
+    pub fn take_orders(&mut self) -> Orders {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// When to call [`Scheduler::tick`] next, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        // The time of the last event, at which what was due then was decided.
+        let now = self.charged;
+        if !self.is_scheduled || !self.seats.values().any(Seat::wants) {
+            return None;
+        }
+        let stopping = self.seats.values().filter_map(|seat| match seat.phase {
+            Phase::Stopping { since, .. } if now < since + OVERRUN => Some(since + OVERRUN),
+            _ => None,
+        });
+        let slice = self.turn.map(|(_, since)| if now < since + LEAST { since + LEAST } else { since + SLICE });
+        stopping.chain(slice).min()
+    }
+
+    /// What a session had until now.
+    #[must_use]
+    pub fn usage(&self, number: u64) -> Usage {
+        self.seats.get(&number).map_or_else(Usage::default, |seat| seat.usage)
+    }
+
+    fn is_active(&self, unit: Unit<U>) -> bool {
+        self.of(unit).any(|(_, seat)| seat.is_busy() || seat.wants())
+    }
+
+    fn of(&self, unit: Unit<U>) -> impl Iterator<Item = (u64, &Seat<U>)> {
+        let all = self.seats.iter().map(|(number, seat)| (*number, seat));
+        all.filter(move |(number, seat)| seat.unit(*number) == unit)
+    }
+
+    /// Units with work, and what each is due now.
+    fn due(&self) -> BTreeMap<Unit<U>, u64> {
+        let mut active: BTreeMap<Unit<U>, Active<U>> = BTreeMap::new();
+        for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy() || seat.wants()) {
+            let Member { user, user_weight, terms } = seat.member;
+            let unit =
+                active.entry(seat.unit(*number)).or_insert(Active { user, user_weight, share: terms.share, weight: 0 });
+            // Sessions without terms count one each.
+            unit.weight += terms.weight.max(1);
+        }
+        let list: Vec<_> = active.values().copied().collect();
+        active.into_keys().zip(fractions(&list)).collect()
+    }
+
+    /// Charges those that had the GPU since the last event.
+    fn charge(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.charged);
+        self.charged = self.charged.max(now);
+        if !self.is_scheduled || passed.is_zero() {
+            return;
+        }
+        let due = self.due();
+        let mut busy: BTreeMap<Unit<U>, u32> = BTreeMap::new();
+        for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy()) {
+            *busy.entry(seat.unit(*number)).or_default() += 1;
+        }
+        let Ok(units) = u32::try_from(busy.len()) else { return };
+        for (number, seat) in self.seats.iter_mut().filter(|(_, seat)| seat.is_busy()) {
+            let members = busy.get(&seat.unit(*number)).copied().unwrap_or(1);
+            seat.usage.time += passed / units / members;
+        }
+        for unit in busy.keys() {
+            let fraction = due.get(unit).copied().unwrap_or(MILLION).max(1);
+            let nanos = (passed / units).as_nanos() * u128::from(MILLION) / u128::from(fraction);
+            *self.virtual_times.entry(*unit).or_insert(self.floor) += nanos;
+        }
+        let least = due.keys().filter_map(|unit| self.virtual_times.get(unit)).min().copied();
+        self.floor = self.floor.max(least.unwrap_or(0));
+    }
+
+    /// A unit has work again: it keeps a bounded part of the time that it did not use.
+    fn wakes(&mut self, unit: Unit<U>) {
+        let fraction = self.due().get(&unit).copied().unwrap_or(MILLION).max(1);
+        let least = self.floor.saturating_sub(scaled(LAG, fraction));
+        let time = self.virtual_times.entry(unit).or_insert(least);
+        *time = (*time).max(least);
+    }
+
+    /// Forgets users without sessions that are not ahead any more, and those that are, where there are many.
+    fn forget(&mut self) {
+        let present: Vec<Unit<U>> = self.seats.iter().map(|(number, seat)| seat.unit(*number)).collect();
+        let floor = self.floor;
+        self.virtual_times.retain(|unit, time| present.contains(unit) || *time > floor);
+        let mut spare = self.virtual_times.len().saturating_sub(present.len() + DEPARTED);
+        self.virtual_times.retain(|unit, _| {
+            let stays = spare == 0 || present.contains(unit);
+            spare -= usize::from(!stays);
+            stays
+        });
+    }
+
+    fn order(&mut self, number: u64, order: Order, phase: Phase) {
+        if let Some(seat) = self.seats.get_mut(&number) {
+            seat.order += 1;
+            seat.phase = phase;
+            seat.usage.turns += u64::from(matches!(order, Order::Go { .. }));
+            self.orders.push((number, seat.order, order));
+        }
+    }
+
+    /// Tells all members of a unit for which `is_meant` holds.
+    fn order_unit(&mut self, unit: Unit<U>, order: Order, phase: Phase, is_meant: impl Fn(&Seat<U>) -> bool) {
+        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| is_meant(seat)).map(|(number, _)| number).collect();
+        meant.into_iter().for_each(|number| self.order(number, order, phase));
+    }
+
+    /// Whether turns are to be taken: somebody has terms, and somebody else is there.
+    fn needs_turns(&self) -> bool {
+        let mut users = self.seats.values().map(|seat| seat.member.user_weight);
+        let first = users.next();
+        let differ = users.any(|weight| Some(weight) != first);
+        self.seats.len() > 1 && (differ || self.seats.values().any(|seat| seat.member.terms.are_any()))
+    }
+
+    fn begin_or_end(&mut self, now: Duration) {
+        let needed = self.needs_turns();
+        if needed == self.is_scheduled {
+            return;
+        }
+        self.is_scheduled = needed;
+        self.turn = None;
+        let numbers: Vec<u64> = self.seats.keys().copied().collect();
+        for number in numbers {
+            if needed {
+                let unit = self.seats.get(&number).map(|seat| seat.unit(number));
+                let floor = self.floor;
+                unit.map(|unit| {
+                    self.virtual_times.entry(unit).and_modify(|time| *time = floor.max(*time)).or_insert(floor)
+                });
+                self.order(number, Order::Stop, Phase::Stopping { since: now, wants: false });
+            } else {
+                self.order(number, Order::Free, Phase::Free);
+            }
+        }
+    }
+
+    /// Virtual time by which the next turn is decided.
+    fn key(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, u64>) -> i128 {
+        let time = self.virtual_times.get(&unit).copied().unwrap_or(self.floor);
+        let fraction = due.get(&unit).copied().unwrap_or(MILLION);
+        let borrowed = if self.is_latency(unit) { scaled(BORROWS, fraction) } else { 0 };
+        signed(time) - signed(borrowed)
+    }
+
+    fn is_latency(&self, unit: Unit<U>) -> bool {
+        self.of(unit).any(|(_, seat)| seat.member.terms.class == Class::Latency)
+    }
+
+    /// The unit that is next among those that want a turn and have none.
+    fn next(&self, due: &BTreeMap<Unit<U>, u64>) -> Option<(i128, Unit<U>)> {
+        let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
+        let waiting = waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()));
+        waiting.map(|unit| (self.key(*unit, due), *unit)).min()
+    }
+
+    fn decide(&mut self, now: Duration) {
+        self.begin_or_end(now);
+        if !self.is_scheduled {
+            return;
+        }
+        self.end_turn_without_work();
+        let due = self.due();
+        let next = self.next(&due);
+        match self.turn {
+            Some((holder, since)) => {
+                let others_wait = next.is_some();
+                self.order_unit(holder, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
+                let Some((key, unit)) = next else { return };
+                let behind = self.key(holder, &due) - key;
+                if self.ends_turn(now.saturating_sub(since), behind, unit, holder, &due) {
+                    let phase = Phase::Stopping { since: now, wants: false };
+                    self.order_unit(holder, Order::Stop, phase, |seat| matches!(seat.phase, Phase::Running { .. }));
+                    self.turn = None;
+                    return;
+                }
+                if now >= since + SLICE {
+                    self.turn = Some((holder, now));
+                }
+                let go = (Order::Go { others_wait: true }, Phase::Running { others_wait: true });
+                self.order_unit(holder, go.0, go.1, |seat| seat.phase == Phase::Running { others_wait: false });
+            }
+            None if self.seats.values().any(|seat| seat.blocks(now)) => {}
+            None => {
+                let Some((_, unit)) = next else { return };
+                self.turn = Some((unit, now));
+                let others_wait = self.next(&due).is_some();
+                self.order_unit(unit, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
+            }
+        }
+    }
+
+    /// The turn of a unit that has stopped by itself is over.
+    fn end_turn_without_work(&mut self) {
+        let is_over = |(unit, _): &(Unit<U>, Duration)| {
+            !self.of(*unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }) || seat.wants())
+        };
+        if self.turn.as_ref().is_some_and(is_over) {
+            self.turn = None;
+        }
+    }
+
+    /// Whether the holder's turn ends for a unit that is so far behind it.
+    fn ends_turn(
+        &self,
+        ran: Duration,
+        behind: i128,
+        next: Unit<U>,
+        holder: Unit<U>,
+        due: &BTreeMap<Unit<U>, u64>,
+    ) -> bool {
+        if behind <= 0 {
+            return false;
+        }
+        let fraction = due.get(&next).copied().unwrap_or(MILLION);
+        ran >= SLICE
+            || (self.is_latency(next) && !self.is_latency(holder))
+            || (ran >= LEAST && behind > signed(scaled(WAKES, fraction)))
+    }
+}
+
+#[cfg(test)]
+impl<U: Ord + Copy> Scheduler<U> {
+    pub(crate) fn promised(&self) -> u32 {
+        self.seats.values().map(|seat| seat.member.terms.share).sum()
+    }
+
+    /// The number of units whose members run.
+    pub(crate) fn units_with_a_turn(&self) -> usize {
+        let running = self.seats.iter().filter(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
+        running.map(|(number, seat)| seat.unit(*number)).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// Whether somebody wants a turn, nobody has one, and nobody is waited for.
+    pub(crate) fn keeps_somebody_waiting_for_nobody(&self, now: Duration) -> bool {
+        let (mut seats, wants) = (self.seats.values(), self.seats.values().any(Seat::wants));
+        self.is_scheduled && wants && !seats.any(|seat| seat.blocks(now))
+    }
+}
+
+/// GPU time as virtual time of a unit that is due this fraction.
+fn scaled(time: Duration, fraction: u64) -> u128 {
+    time.as_nanos() * u128::from(MILLION) / u128::from(fraction.max(1))
+}
+
+/// Virtual times are far below 2^127 ns.
+fn signed(time: u128) -> i128 {
+    i128::try_from(time).unwrap_or(i128::MAX)
+}

@@ -1,0 +1,240 @@
+//! The scheduler with fake workers on a fake GPU: what each gets, who waits how long, and what never happens.
+
+mod simulation;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::scheduler::{OVERRUN, Order, SLICE, Scheduler};
+use crate::terms::{Class, Member, NoShare, Terms};
+use simulation::{Load, Simulation};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+fn member(user: u8, terms: Terms) -> Member<u8> {
+    Member { user, user_weight: 1, terms }
+}
+
+fn share(share: u32) -> Terms {
+    Terms { share, ..Terms::default() }
+}
+
+fn weight(weight: u32) -> Terms {
+    Terms { weight, ..Terms::default() }
+}
+
+/// Whether `is` is within so many thousandths of the whole of `wanted`, both in thousandths.
+fn near(is: u64, wanted: u64, tolerance: u64) -> bool {
+    is.abs_diff(wanted) <= tolerance
+}
+
+#[test]
+fn sessions_without_terms_are_never_spoken_to() {
+    let mut scheduler = Scheduler::default();
+    for number in 0..8 {
+        scheduler.join(number, member(u8::try_from(number % 3).unwrap(), Terms::default()), MS(number)).unwrap();
+    }
+    scheduler.leave(3, MS(20));
+    assert!(scheduler.take_orders().is_empty() && !scheduler.is_scheduled());
+    assert_eq!(scheduler.deadline(), None);
+}
+
+#[test]
+fn weights_divide_the_gpu_as_they_are() {
+    let mut simulation = Simulation::new();
+    for (number, its) in [(1, 1), (2, 2), (3, 4)] {
+        simulation.add(number, member(7, weight(its)), Load::kernels(MS(1)));
+    }
+    simulation.run(TEN_SECONDS);
+    let got: Vec<u64> = [1, 2, 3].map(|number| simulation.thousandths(number)).to_vec();
+    assert!(near(got[0], 143, 7) && near(got[1], 286, 14) && near(got[2], 571, 28), "{got:?}");
+}
+
+#[test]
+fn a_quarter_is_a_quarter_whatever_the_kernels_are_like() {
+    for kernel in [Duration::from_micros(50), MS(8), MS(200)] {
+        for others in [1, 3] {
+            let mut simulation = Simulation::new();
+            simulation.add(1, member(1, share(250)), Load::kernels(kernel));
+            for number in 2..2 + others {
+                simulation.add(number, member(u8::try_from(number).unwrap(), Terms::default()), Load::kernels(MS(1)));
+            }
+            simulation.run(TEN_SECONDS);
+            let got = simulation.thousandths(1);
+            assert!(near(got, 250, 20), "kernels of {kernel:?} beside {others}: {got}");
+        }
+    }
+}
+
+#[test]
+fn a_user_has_no_more_of_the_gpu_for_more_sessions() {
+    let mut simulation = Simulation::new();
+    for number in 1..=5 {
+        simulation.add(number, member(1, Terms::default()), Load::kernels(MS(1)));
+    }
+    simulation.add(6, member(2, weight(1)), Load::kernels(MS(1)));
+    simulation.run(TEN_SECONDS);
+    let first: u64 = (1..=5).map(|number| simulation.thousandths(number)).sum();
+    assert!(near(first, 500, 20), "{first}");
+    assert!(near(simulation.thousandths(6), 500, 20));
+}
+
+#[test]
+fn what_nobody_else_wants_is_had_by_whoever_does() {
+    let mut simulation = Simulation::new();
+    simulation.add(1, member(1, share(250)), Load::kernels(MS(1)));
+    simulation.add(2, member(2, share(500)), Load::nothing());
+    simulation.add(3, member(3, Terms::default()), Load::nothing());
+    simulation.run(TEN_SECONDS);
+    assert!(simulation.thousandths(1) >= 990, "{}", simulation.thousandths(1));
+}
+
+/// One that computes half of its time and has half of the GPU waits little for one that always computes.
+#[test]
+fn a_session_with_pauses_gets_its_share_while_it_has_work() {
+    let mut simulation = Simulation::new();
+    simulation.add(1, member(1, share(500)), Load { kernel: MS(1), work: MS(4), pause: MS(4) });
+    simulation.add(2, member(2, Terms::default()), Load::kernels(MS(1)));
+    simulation.run(TEN_SECONDS);
+    // 4 ms of work in 8 ms and the end of others' turns.
+    assert!(simulation.thousandths(1) >= 350, "{}", simulation.thousandths(1));
+    assert!(simulation.busy() >= 980, "{}", simulation.busy());
+}
+
+#[test]
+fn a_latency_class_waits_for_one_kernel_only_and_not_for_turns() {
+    let latency = Terms { class: Class::Latency, ..Terms::default() };
+    let mut simulation = Simulation::new();
+    simulation.add(1, member(1, latency), Load { kernel: MS(1), work: MS(1), pause: MS(19) });
+    for number in 2..=4 {
+        simulation.add(number, member(u8::try_from(number).unwrap(), Terms::default()), Load::kernels(MS(2)));
+    }
+    simulation.run(TEN_SECONDS);
+    assert!(simulation.longest_wait(1) <= MS(3), "{:?}", simulation.longest_wait(1));
+}
+
+/// It cannot take more than its share by saying that it is in a hurry.
+#[test]
+fn a_latency_class_that_never_rests_gets_its_share() {
+    let mut simulation = Simulation::new();
+    let latency = Terms { class: Class::Latency, share: 250, weight: 0 };
+    simulation.add(1, member(1, latency), Load::kernels(MS(1)));
+    simulation.add(2, member(2, Terms::default()), Load::kernels(MS(1)));
+    simulation.run(TEN_SECONDS);
+    assert!(near(simulation.thousandths(1), 250, 20), "{}", simulation.thousandths(1));
+}
+
+#[test]
+fn a_kernel_without_end_holds_others_up_for_a_bounded_time_once() {
+    let mut simulation = Simulation::new();
+    simulation.add(1, member(1, share(500)), Load::kernels(Duration::from_secs(3600)));
+    simulation.add(2, member(2, Terms::default()), Load::kernels(MS(1)));
+    simulation.run(TEN_SECONDS);
+    assert!(simulation.longest_wait(2) <= OVERRUN + SLICE * 2, "{:?}", simulation.longest_wait(2));
+    // The driver's own slices leave it half.
+    assert!(simulation.thousandths(2) >= 450, "{}", simulation.thousandths(2));
+}
+
+#[test]
+fn no_more_than_the_whole_is_promised() {
+    let mut scheduler = Scheduler::default();
+    scheduler.join(1, member(1, share(600)), MS(0)).unwrap();
+    assert_eq!(scheduler.join(2, member(2, share(500)), MS(0)), Err(NoShare { asked: 500, free: 400 }));
+    scheduler.join(3, member(2, share(400)), MS(0)).unwrap();
+    scheduler.leave(1, MS(1));
+    assert_eq!(scheduler.free_share(), 600);
+}
+
+#[test]
+fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
+    let mut scheduler = Scheduler::default();
+    scheduler.join(1, member(1, share(250)), MS(0)).unwrap();
+    assert!(scheduler.take_orders().is_empty());
+    scheduler.join(2, member(2, Terms::default()), MS(1)).unwrap();
+    assert_eq!(scheduler.take_orders(), [(1, 1, Order::Stop), (2, 1, Order::Stop)]);
+    scheduler.leave(2, MS(2));
+    assert_eq!(scheduler.take_orders(), [(1, 2, Order::Free)]);
+}
+
+/// A report that answers an earlier order says nothing about the present one.
+#[test]
+fn a_late_report_changes_nothing() {
+    let mut scheduler = Scheduler::default();
+    scheduler.join(1, member(1, share(250)), MS(0)).unwrap();
+    scheduler.join(2, member(2, Terms::default()), MS(0)).unwrap();
+    scheduler.rests(1, 1, true, MS(1));
+    scheduler.rests(2, 1, true, MS(1));
+    let given = scheduler.take_orders();
+    let &(holder, number, Order::Go { .. }) = given.last().unwrap() else { panic!("{given:?}") };
+    scheduler.rests(holder, number - 1, false, MS(2));
+    scheduler.tick(MS(3));
+    assert!(scheduler.take_orders().is_empty(), "it still has its turn");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Join(u64, u8, u32, u32, bool),
+    Leave(u64),
+    Wants(u64),
+    Rests(u64, bool),
+    Lies(u64, u64, bool),
+    Passes(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let number = 0_u64..12;
+    prop_oneof![
+        2 => (number.clone(), 0_u8..4, 0_u32..500, 0_u32..5, any::<bool>())
+            .prop_map(|(number, user, share, weight, latency)| Event::Join(number, user, share / 100 * 50, weight, latency)),
+        1 => number.clone().prop_map(Event::Leave),
+        6 => number.clone().prop_map(Event::Wants),
+        6 => (number.clone(), any::<bool>()).prop_map(|(number, wants)| Event::Rests(number, wants)),
+        1 => (number, 0_u64..40, any::<bool>()).prop_map(|(number, order, wants)| Event::Lies(number, order, wants)),
+        4 => (0_u64..700).prop_map(Event::Passes),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    /// Whatever workers say in whatever order: one unit has its turn, promises stay within the whole, orders go to those who are
+    /// there, time is not charged twice, and somebody who wants and whom nobody keeps waiting has a turn.
+    #[test]
+    fn no_row_of_events_breaks_what_holds(events in prop::collection::vec(event(), 1..120)) {
+        let (mut scheduler, mut now) = (Scheduler::<u8>::default(), Duration::ZERO);
+        let mut last: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Join(number, user, share, weight, latency) => {
+                    if last.contains_key(&number) { continue; }
+                    let class = if latency { Class::Latency } else { Class::Batch };
+                    if scheduler.join(number, member(user, Terms { share, weight, class }), now).is_ok() {
+                        last.insert(number, 0);
+                    }
+                }
+                Event::Leave(number) => {
+                    scheduler.leave(number, now);
+                    last.remove(&number);
+                }
+                Event::Wants(number) => scheduler.wants(number, last.get(&number).copied().unwrap_or(0), now),
+                Event::Rests(number, wants) => scheduler.rests(number, last.get(&number).copied().unwrap_or(0), wants, now),
+                Event::Lies(number, order, wants) => scheduler.rests(number, order, wants, now),
+                Event::Passes(millis) => {
+                    now += MS(millis);
+                    scheduler.tick(now);
+                }
+            }
+            for (number, order, _) in scheduler.take_orders() {
+                let before = last.get(&number).copied();
+                prop_assert!(before.is_some_and(|before| before < order), "{number} is there, and its orders count up");
+                last.insert(number, order);
+            }
+            prop_assert!(scheduler.promised() <= 1000);
+            prop_assert!(scheduler.units_with_a_turn() <= 1);
+            prop_assert!(!scheduler.keeps_somebody_waiting_for_nobody(now), "{scheduler:?}");
+            let charged: Duration = last.keys().map(|number| scheduler.usage(*number).time).sum();
+            prop_assert!(charged <= now);
+        }
+    }
+}
