@@ -68,6 +68,7 @@ mod tests {
             memory,
             free: memory,
             guarantee: memory,
+            share: 1000,
             sessions: 0,
         }
     }
@@ -76,7 +77,7 @@ mod tests {
     fn a_device_must_be_offered_and_large_enough() {
         let gpus = [gpu(0, 8 << 30), gpu(2, 4 << 30)];
         let fits = |gpu, memory| {
-            let device = WantedDevice { place: GpuAddress { server: "h".to_owned(), gpu }, memory, twin: 0 };
+            let device = WantedDevice { place: GpuAddress { server: "h".to_owned(), gpu }, memory, share: 0, twin: 0 };
             super::fits(&device, &gpus).map_err(|error| error.to_string())
         };
         assert_eq!([fits(0, 0), fits(0, 8 << 30), fits(2, 1)], [Ok(()), Ok(()), Ok(())]);

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if rows.is_empty() && !arguments.json {
         return Ok(code);
     }
-    let headings = ["DEVICE", "NAME", "KIND", "COMPUTE", "DRIVER", "MEMORY", "FREE", "GUARANTEE", "SESSIONS"];
+    let headings = ["DEVICE", "NAME", "KIND", "COMPUTE", "DRIVER", "MEMORY", "FREE", "GUARANTEE", "SHARE", "SESSIONS"];
     table::print(&rows, arguments.json, &headings, |gpu| {
         vec![
             if gpu.server == NO_SERVER { NO_SERVER.to_owned() } else { format!("{}:{}", gpu.server, gpu.index) },
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             servers::size(gpu.memory),
             servers::size(gpu.free),
             servers::size(gpu.guarantee),
+            floe_size::percent(gpu.share),
             gpu.sessions.to_string(),
         ]
     })?;

@@ -31,6 +31,8 @@ pub(crate) struct GpuRow {
     pub(crate) free: u64,
     /// Bytes of the largest quota that a session could be guaranteed now.
     pub(crate) guarantee: u64,
+    /// Thousandths of its time that nobody was promised.
+    pub(crate) share: u32,
     pub(crate) sessions: u32,
 }
 
@@ -61,6 +63,16 @@ pub(crate) struct SessionRow {
     pub(crate) guaranteed: bool,
     /// The user's name on the server; empty where it knows none.
     pub(crate) user: String,
+    /// Thousandths of the GPU's time that it gets whenever it has work; 0: what others' shares leave.
+    pub(crate) share: u32,
+    /// Its weight among its user's sessions; 0: none of its own.
+    pub(crate) weight: u32,
+    /// Its priority class: `batch` or `latency`.
+    pub(crate) class: &'static str,
+    /// Milliseconds for which it had the GPU while turns were taken.
+    pub(crate) gpu_ms: u64,
+    /// Milliseconds for which turns were taken on its GPU.
+    pub(crate) of_ms: u64,
 }
 
 /// Whether the environment or the TOML file names devices.
@@ -189,6 +201,7 @@ pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<G
         memory: gpu.memory,
         free: gpu.free,
         guarantee: gpu.guarantee,
+        share: gpu.share,
         sessions: gpu.sessions,
     };
     Ok(reply.gpus.into_iter().map(row).collect())
@@ -213,6 +226,11 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         transport: printable(session.transport),
         guaranteed: session.guaranteed,
         user: printable(session.user),
+        share: session.share,
+        weight: session.weight,
+        class: if session.class == 0 { "batch" } else { "latency" },
+        gpu_ms: session.gpu_ms,
+        of_ms: session.of_ms,
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

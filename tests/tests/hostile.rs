@@ -232,6 +232,14 @@ fn missing_things_are_refused_by_name() {
     assert!(status == 101 && words.contains("77"), "{status}: {words}");
     let (status, words) = refused(Attach { ordinal: u32::MAX, ..Attach::default() });
     assert!(status == 101 && words.contains(&u32::MAX.to_string()), "{status}: {words}");
+    for terms in [
+        Attach { share: 1001, ..Attach::default() },
+        Attach { weight: u32::MAX, ..Attach::default() },
+        Attach { class: 2, ..Attach::default() },
+    ] {
+        let (status, words) = refused(terms);
+        assert!(status == 1 && words.starts_with("no such terms"), "{status}: {words}");
+    }
     daemon.wait_for_workers(0);
     assert_eq!(sessions(&daemon), [""; 0]);
 }

@@ -20,7 +20,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    fn new(reason: impl Into<String>, value: &str, advice: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>, value: &str, advice: impl Into<String>) -> Self {
         Self { reason: reason.into(), value: value.to_owned(), advice: advice.into() }
     }
 }

@@ -20,6 +20,7 @@ mod rows;
 mod source;
 mod table;
 mod tables;
+mod terms;
 
 pub use device::GpuAddress;
 pub use driver::{DRIVER_VARIABLES, DriverVariable, is_for_workers};
@@ -33,3 +34,4 @@ pub use places::{configuration_folder, set_folder, token_file};
 pub use source::{ProcessSource, Source};
 pub use table::{Setting, Table};
 pub use tables::{CLIENT, CPU_DEVICE, ClientSettings, CpuDeviceSettings, SERVER, ServerSettings};
+pub use terms::Class;

@@ -11,6 +11,7 @@ use crate::rows::table;
 use crate::source::Source;
 use crate::table::Reach::{All, Flag, Key, KeyAndFlag, Variable};
 use crate::table::Table;
+use crate::terms::{Class, Percent};
 
 /// No bound above.
 const ANY: u32 = u32::MAX;
@@ -25,6 +26,14 @@ table! {
         "Quota of each vGPU, which its server guarantees: bytes, or with K, M, G, T. Several stand in the devices' order; the last one repeats.";
     wait: Span, "FLOE_WAIT", KeyAndFlag("wait"), "TIME", default "5s",
         "How long a vGPU with a quota waits for room on its GPU: seconds, or with m, h. 0: not at all.";
+    share: List<Percent>, "FLOE_SHARE", KeyAndFlag("share"), "PERCENT", unset "by weight, what others' shares leave",
+        "Part of its GPU's time that a vGPU gets whenever it has work, as 25%. Several stand in the devices' order; the last one repeats.";
+    weight: Count<1, 1000>, "FLOE_WEIGHT", KeyAndFlag("weight"), "NUMBER", unset "the user's vGPUs without terms take turns together",
+        "Weight of the vGPUs among those of the same user: 1 to 1000.";
+    class: Class, "FLOE_CLASS", KeyAndFlag("class"), "CLASS", default "batch",
+        "batch takes turns on the GPU; latency goes first while it is within its share.";
+    time: Span, "FLOE_TIME", KeyAndFlag("time"), "TIME", unset "no limit",
+        "How long a vGPU may exist: seconds, or with m, h. Then its server ends it, whatever it does.";
     stats: Report, "FLOE_STATS", KeyAndFlag("stats"), "FORM", default "0",
         "Print counters of driver calls when the program ends: 1 for a table, json, or json:FILE.";
     token: Secret, "FLOE_TOKEN", Key, "TOKEN", unset "the one in the token file",

@@ -1,4 +1,5 @@
-//! Numbers of bytes as people write them in settings and on command lines: `8G`, `512 MiB`, `1000MB`, `4294967296`.
+//! Numbers as people write them in settings and on command lines: bytes as `8G`, `512 MiB`, `1000MB`, `4294967296`, and parts of
+//! a whole as `25%`, `12.5`.
 //! In: a text. Out: the number, or nothing where it is none.
 //! It has no opinion on which sizes make sense.
 #![forbid(unsafe_code)]
@@ -29,9 +30,49 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     })
 }
 
+/// The thousandths of a whole that `text` means in percent, from 0.1 to 100, with one decimal place at most and with or without
+/// its sign. `None` for anything else.
+#[must_use]
+pub fn thousandths(text: &str) -> Option<u32> {
+    let text = text.trim();
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str, most: usize| {
+        let is_number = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse::<u32>().ok()).flatten()
+    };
+    let thousandths = digits(whole, 3)? * 10 + digits(tenths, 1)?;
+    (1..=1000).contains(&thousandths).then_some(thousandths)
+}
+
+/// Thousandths of a whole as people write them: `25%`, `12.5%`.
+#[must_use]
+pub fn percent(thousandths: u32) -> String {
+    match thousandths % 10 {
+        0 => format!("{}%", thousandths / 10),
+        tenths => format!("{}.{tenths}%", thousandths / 10),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_whole_are_read_as_they_are_written() {
+        for (text, expected) in
+            [("25%", 250), ("25", 250), (" 12.5 % ", 125), ("100%", 1000), ("0.1%", 1), ("007%", 70)]
+        {
+            assert_eq!(thousandths(text), Some(expected), "{text}");
+        }
+        for wrong in
+            ["", "%", "0", "0%", "100.1", "101%", "-5%", "+5%", "1e2", "12.55%", ".5", "5.", "99999999999", "5 5"]
+        {
+            assert_eq!(thousandths(wrong), None, "{wrong}");
+        }
+        assert!((1..=1000).all(|part| thousandths(&percent(part)) == Some(part)));
+        assert_eq!((percent(250), percent(125)), ("25%".to_owned(), "12.5%".to_owned()));
+    }
 
     #[test]
     fn letters_are_powers_of_1024_and_b_makes_them_powers_of_1000() {

@@ -366,6 +366,7 @@ fn greeting(settings: &Settings) -> Greeting {
         driver: settings.driver.clone(),
         bulk_connections: settings.bulk_connections,
         copy_threads: settings.copy_threads,
+        terms: (settings.weight, settings.class, settings.time),
         room_by: Instant::now() + settings.wait,
     }
 }

@@ -12,7 +12,7 @@ use floe_settings::{CLIENT, ClientSettings, DRIVER_VARIABLES, Given, Origin};
 use floe_transport::{Identity, suitable_connections};
 
 pub use credentials::Credentials;
-pub use floe_settings::{GpuAddress, Level, Nccl, ProcessSource, Report, SettingsError, Source};
+pub use floe_settings::{Class, GpuAddress, Level, Nccl, ProcessSource, Report, SettingsError, Source};
 pub use visible::{Visible, VisibleDevice};
 
 /// A flag by its setting's name, and its text.
@@ -25,6 +25,8 @@ pub struct WantedDevice {
     pub place: GpuAddress,
     /// Quota in bytes; 0 for all there is.
     pub memory: u64,
+    /// Thousandths of the GPU's time; 0: what others' shares leave.
+    pub share: u32,
     /// How many vGPUs of the same GPU the user named before it.
     pub twin: u32,
 }
@@ -66,6 +68,12 @@ pub struct Settings {
     pub nccl: Nccl,
     /// Whether the program keeps its own CUPTI.
     pub own_cupti: bool,
+    /// The weight of its vGPUs among the user's; 0: they take turns with the user's others.
+    pub weight: u32,
+    /// The priority class of its vGPUs.
+    pub class: Class,
+    /// The longest life of its vGPUs; zero: no limit.
+    pub time: Duration,
     /// The longest wait for room for a quota.
     pub wait: Duration,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
@@ -115,13 +123,16 @@ impl Settings {
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
             own_cupti: values.own_cupti,
+            weight: values.weight.unwrap_or_default(),
+            class: values.class,
+            time: values.time.unwrap_or_default(),
             wait: values.wait,
             copy_threads: values.copy_threads.map(|threads| threads as usize),
         })
     }
 }
 
-/// The vGPUs with their quotas: the last quota repeats.
+/// The vGPUs with their quotas and shares: the last one repeats.
 fn devices(given: &Given, values: &ClientSettings, source: &dyn Source) -> Result<Vec<WantedDevice>, SettingsError> {
     let is_in_file = matches!(given.get("devices"), None | Some((Origin::File { .. }, _)));
     let places = match source.variable("RCUDA_DEVICE_COUNT").filter(|_| is_in_file) {
@@ -130,10 +141,16 @@ fn devices(given: &Given, values: &ClientSettings, source: &dyn Source) -> Resul
     };
     let quotas = values.memory.as_deref().unwrap_or_default();
     let quota = |ordinal: usize| quotas.get(ordinal).or(quotas.last()).copied().unwrap_or_default();
+    let shares = values.share.as_deref().unwrap_or_default();
     let mut devices: Vec<WantedDevice> = Vec::new();
     for (ordinal, place) in places.into_iter().enumerate() {
         let twins = devices.iter().filter(|device| device.place == place).count();
-        devices.push(WantedDevice { place, memory: quota(ordinal), twin: u32::try_from(twins).unwrap_or(u32::MAX) });
+        devices.push(WantedDevice {
+            place,
+            memory: quota(ordinal),
+            share: shares.get(ordinal).or(shares.last()).copied().unwrap_or_default(),
+            twin: u32::try_from(twins).unwrap_or(u32::MAX),
+        });
     }
     Ok(devices)
 }

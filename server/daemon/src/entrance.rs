@@ -3,7 +3,7 @@
 //! connections.
 //! Nothing here starts a worker.
 
-mod admission;
+pub(crate) mod admission;
 pub(crate) mod closing;
 pub(crate) mod conversation;
 pub(crate) mod gate;

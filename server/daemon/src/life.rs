@@ -34,6 +34,7 @@ use crate::server::Server;
 use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
+use crate::usage::turns::Turns;
 use crate::usage::{figures, second_look, warden};
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
@@ -103,6 +104,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         session_limits: session_limits(settings),
         peers: Peers::new(sessions.clone()),
         sessions,
+        turns: Turns::default(),
         gate: Arc::new(Gate::new(raise_descriptors())?),
         journal: Journal::default(),
         audit: Audit::open(settings.audit().map(PathBuf::as_path))?,
@@ -117,6 +119,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
 fn start_looking(server: &Arc<Server>, port: Option<TcpListener>) -> Result<(), DaemonError> {
     second_look::start(server)?;
     warden::start(server)?;
+    server.turns.start_clock()?;
     port.map_or(Ok(()), |port| figures::start(server, port))
 }
 

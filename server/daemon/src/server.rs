@@ -23,6 +23,7 @@ use crate::log;
 use crate::modules::module_cache::ModuleCache;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
+use crate::usage::turns::Turns;
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
@@ -72,6 +73,8 @@ pub(crate) struct Server {
     pub(crate) fixed_addresses: bool,
     pub(crate) session_limits: SessionLimits,
     pub(crate) sessions: Table,
+    /// Whose turn it is on each GPU.
+    pub(crate) turns: Turns,
     /// What sessions share with each other.
     pub(crate) peers: Arc<Peers>,
     /// Connections to other servers.

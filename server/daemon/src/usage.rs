@@ -12,4 +12,5 @@ pub(crate) mod seat;
 pub(crate) mod second_look;
 pub(crate) mod sessions;
 pub(crate) mod telemetry;
+pub(crate) mod turns;
 pub(crate) mod warden;

@@ -50,6 +50,8 @@ labels! {
         PeerFull = "peer_full",
         /// There was no room for its guarantee, or too many waited.
         Memory = "memory",
+        /// Others were promised too much of the GPU's time.
+        Share = "share",
         /// There is no such GPU, or too many vGPUs were asked for.
         NoSuchGpu = "no_such_gpu",
         /// The policy does not let its user have it.

@@ -46,6 +46,8 @@ pub type Orders = Vec<(u64, u64, Order)>;
 pub struct Usage {
     /// Time for which it had the GPU while the GPU was scheduled.
     pub time: Duration,
+    /// Time for which the GPU was scheduled while the session was there.
+    pub of: Duration,
     /// Times that it was given the GPU.
     pub turns: u64,
 }
@@ -145,12 +147,14 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.is_scheduled
     }
 
-    /// A session comes; nothing of it runs yet.
+    /// A session comes; nothing of it runs yet. `beside`: it takes the place of this one, which is still there and has promised
+    /// its share to it.
     ///
     /// # Errors
     /// [`NoShare`]: the others were promised too much.
-    pub fn join(&mut self, number: u64, member: Member<U>, now: Duration) -> Result<(), NoShare> {
-        let (asked, free) = (member.terms.share, self.free_share());
+    pub fn join(&mut self, number: u64, member: Member<U>, beside: Option<u64>, now: Duration) -> Result<(), NoShare> {
+        let given = beside.and_then(|other| self.seats.get(&other)).map_or(0, |seat| seat.member.terms.share);
+        let (asked, free) = (member.terms.share, self.free_share() + given);
         if asked > free {
             return Err(NoShare { asked, free });
         }
@@ -277,6 +281,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         if !self.is_scheduled || passed.is_zero() {
             return;
         }
+        self.seats.values_mut().for_each(|seat| seat.usage.of += passed);
         let due = self.due();
         let mut busy: BTreeMap<Unit<U>, u32> = BTreeMap::new();
         for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy()) {

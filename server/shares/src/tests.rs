@@ -34,7 +34,7 @@ fn near(is: u64, wanted: u64, tolerance: u64) -> bool {
 fn sessions_without_terms_are_never_spoken_to() {
     let mut scheduler = Scheduler::default();
     for number in 0..8 {
-        scheduler.join(number, member(u8::try_from(number % 3).unwrap(), Terms::default()), MS(number)).unwrap();
+        scheduler.join(number, member(u8::try_from(number % 3).unwrap(), Terms::default()), None, MS(number)).unwrap();
     }
     scheduler.leave(3, MS(20));
     assert!(scheduler.take_orders().is_empty() && !scheduler.is_scheduled());
@@ -140,19 +140,24 @@ fn a_kernel_without_end_holds_others_up_for_a_bounded_time_once() {
 #[test]
 fn no_more_than_the_whole_is_promised() {
     let mut scheduler = Scheduler::default();
-    scheduler.join(1, member(1, share(600)), MS(0)).unwrap();
-    assert_eq!(scheduler.join(2, member(2, share(500)), MS(0)), Err(NoShare { asked: 500, free: 400 }));
-    scheduler.join(3, member(2, share(400)), MS(0)).unwrap();
+    scheduler.join(1, member(1, share(600)), None, MS(0)).unwrap();
+    assert_eq!(scheduler.join(2, member(2, share(500)), None, MS(0)), Err(NoShare { asked: 500, free: 400 }));
+    scheduler.join(3, member(2, share(400)), None, MS(0)).unwrap();
+    // A session that moves within the GPU has two places for a moment.
+    assert_eq!(scheduler.join(4, member(1, share(600)), Some(1), MS(1)), Ok(()));
+    assert_eq!(scheduler.free_share(), 0);
     scheduler.leave(1, MS(1));
+    assert_eq!(scheduler.join(5, member(1, share(1)), None, MS(1)), Err(NoShare { asked: 1, free: 0 }));
+    scheduler.leave(4, MS(1));
     assert_eq!(scheduler.free_share(), 600);
 }
 
 #[test]
 fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
     let mut scheduler = Scheduler::default();
-    scheduler.join(1, member(1, share(250)), MS(0)).unwrap();
+    scheduler.join(1, member(1, share(250)), None, MS(0)).unwrap();
     assert!(scheduler.take_orders().is_empty());
-    scheduler.join(2, member(2, Terms::default()), MS(1)).unwrap();
+    scheduler.join(2, member(2, Terms::default()), None, MS(1)).unwrap();
     assert_eq!(scheduler.take_orders(), [(1, 1, Order::Stop), (2, 1, Order::Stop)]);
     scheduler.leave(2, MS(2));
     assert_eq!(scheduler.take_orders(), [(1, 2, Order::Free)]);
@@ -162,8 +167,8 @@ fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
 #[test]
 fn a_late_report_changes_nothing() {
     let mut scheduler = Scheduler::default();
-    scheduler.join(1, member(1, share(250)), MS(0)).unwrap();
-    scheduler.join(2, member(2, Terms::default()), MS(0)).unwrap();
+    scheduler.join(1, member(1, share(250)), None, MS(0)).unwrap();
+    scheduler.join(2, member(2, Terms::default()), None, MS(0)).unwrap();
     scheduler.rests(1, 1, true, MS(1));
     scheduler.rests(2, 1, true, MS(1));
     let given = scheduler.take_orders();
@@ -209,7 +214,7 @@ proptest! {
                 Event::Join(number, user, share, weight, latency) => {
                     if last.contains_key(&number) { continue; }
                     let class = if latency { Class::Latency } else { Class::Batch };
-                    if scheduler.join(number, member(user, Terms { share, weight, class }), now).is_ok() {
+                    if scheduler.join(number, member(user, Terms { share, weight, class }), None, now).is_ok() {
                         last.insert(number, 0);
                     }
                 }

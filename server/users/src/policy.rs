@@ -32,6 +32,8 @@ struct Row {
     members: Option<Spanned<BTreeSet<Name>>>,
     gpus: Option<BTreeSet<u32>>,
     memory: Option<Bytes>,
+    share: Option<Percent>,
+    weight: Option<Weight>,
     sessions: Option<usize>,
     time: Option<Life>,
     may_migrate: Option<bool>,
@@ -41,6 +43,14 @@ struct Row {
 /// Bytes, as a number or as people write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bytes(u64);
+
+/// Thousandths of a GPU's time, as people write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Percent(u32);
+
+/// From 1 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Weight(u32);
 
 /// A session's longest life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +72,21 @@ impl<'de> Deserialize<'de> for Bytes {
             Ok(Written::Text(text)) => floe_size::bytes(&text).map(Self).ok_or_else(|| serde::de::Error::custom(FORM)),
             Err(_) => Err(serde::de::Error::custom(FORM)),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wrong = || serde::de::Error::custom("not a part of a GPU: write it as \"25%\" or \"12.5%\"");
+        let text = String::deserialize(deserializer).map_err(|_| wrong())?;
+        floe_size::thousandths(&text).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Weight {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u32::deserialize(deserializer).ok().filter(|number| (1..=1000).contains(number));
+        number.map(Self).ok_or_else(|| serde::de::Error::custom("not a weight: write 1 to 1000"))
     }
 }
 
@@ -112,6 +137,8 @@ impl Policy {
         Some(Rights {
             gpus: pick(own, groups, default, |row| row.gpus.clone(), |one, other| &one | &other),
             memory: pick(own, groups, default, |row| row.memory, Ord::max).map(|bytes| bytes.0),
+            share: pick(own, groups, default, |row| row.share, Ord::max).map(|share| share.0),
+            weight: pick(own, groups, default, |row| row.weight, Ord::max).map_or(1, |weight| weight.0),
             sessions: pick(own, groups, default, |row| row.sessions, Ord::max),
             time: pick(own, groups, default, |row| row.time, Ord::max).map(|life| life.0),
             may_migrate: pick(own, groups, default, |row| row.may_migrate, |one, other| one || other) == Some(true),
@@ -187,6 +214,8 @@ may-see-others = true
 [users.alice]
 sessions = 4
 memory = "16G"
+share = "50%"
+weight = 3
 "#;
 
     fn parse(text: &str) -> Result<Policy, String> {
@@ -203,6 +232,8 @@ memory = "16G"
         let expected = Rights {
             gpus: Some([1].into()),
             memory: Some(16 << 30),
+            share: Some(500),
+            weight: 3,
             sessions: Some(4),
             time: Some(Duration::from_secs(12 * 3600)),
             may_migrate: true,
@@ -226,7 +257,10 @@ memory = "16G"
     #[test]
     fn what_is_wrong_is_refused_by_name_and_line() {
         for (text, line, words) in [
-            ("[users.alice]\nshare = 0.5\n", 2, "unknown field share"),
+            ("[users.alice]\nshares = 0.5\n", 2, "unknown field shares"),
+            ("[users.alice]\nshare = 0.5\n", 2, "not a part of a GPU"),
+            ("[users.alice]\nshare = \"120%\"\n", 2, "not a part of a GPU"),
+            ("[users.alice]\nweight = 0\n", 2, "not a weight"),
             ("[user.alice]\n", 1, "unknown field user"),
             ("[users.alice]\nmay_migrate = true\n", 2, "unknown field may_migrate"),
             ("[users.alice]\n\nmemory = \"much\"\n", 3, "not a size"),

@@ -14,6 +14,10 @@ pub struct Rights {
     pub gpus: Option<BTreeSet<u32>>,
     /// Bytes of device memory of all sessions together.
     pub memory: Option<u64>,
+    /// Thousandths of a GPU's time of all sessions on it together that may be promised; `None`: whatever is free.
+    pub share: Option<u32>,
+    /// Weight among users that have work on the same GPU.
+    pub weight: u32,
     /// Sessions at once.
     pub sessions: Option<usize>,
     /// A session's longest life.
@@ -31,6 +35,8 @@ pub struct Wish {
     pub gpu: u32,
     /// The quota in bytes; 0: whatever there is.
     pub memory: u64,
+    /// Thousandths of the GPU's time; 0: none are to be promised.
+    pub share: u32,
 }
 
 /// What a user's sessions hold.
@@ -40,6 +46,8 @@ pub struct Held {
     pub sessions: usize,
     /// The sum of their quotas in bytes; of a session without one, what it has.
     pub memory: u64,
+    /// Thousandths of the wished GPU's time that they were promised.
+    pub share: u32,
 }
 
 /// Why the policy denies a request.
@@ -70,6 +78,21 @@ pub enum Denial {
         /// Bytes asked for; 0: whatever there is.
         asked: u64,
     },
+    /// More of a GPU's time than the user may be promised.
+    #[error(
+        "the policy gives {name} {} of a GPU's time; held: {}, asked for: {}\n  ask for less with --share, or leave it out",
+        floe_size::percent(*limit), floe_size::percent(*held), floe_size::percent(*asked)
+    )]
+    Share {
+        /// The user.
+        name: Name,
+        /// Thousandths that the user may be promised.
+        limit: u32,
+        /// Thousandths that the user's sessions were promised.
+        held: u32,
+        /// Thousandths asked for.
+        asked: u32,
+    },
     /// More sessions than the user may have.
     #[error("the policy gives {name} {limit} sessions at once; held: {held}\n  end one: floe ps, floe end")]
     Sessions {
@@ -91,8 +114,16 @@ fn asked_words(asked: u64) -> String {
 
 impl Rights {
     /// Those of a server without a policy: only the server's own limits hold.
-    pub const OF_NO_POLICY: Self =
-        Self { gpus: None, memory: None, sessions: None, time: None, may_migrate: true, may_see_others: false };
+    pub const OF_NO_POLICY: Self = Self {
+        gpus: None,
+        memory: None,
+        share: None,
+        weight: 1,
+        sessions: None,
+        time: None,
+        may_migrate: true,
+        may_see_others: false,
+    };
 
     /// Whether a GPU may be used.
     #[must_use]
@@ -103,12 +134,15 @@ impl Rights {
     /// The quota of one more session in bytes, 0 for none.
     ///
     /// # Errors
-    /// [`Denial`]: the first of GPU, sessions and memory that forbids it.
+    /// [`Denial`]: the first of GPU, sessions, share and memory that forbids it.
     pub fn admit(&self, name: Name, wish: Wish, held: Held) -> Result<u64, Denial> {
-        let Wish { gpu, memory: asked } = wish;
+        let Wish { gpu, memory: asked, share } = wish;
         self.use_gpu(name, gpu)?;
         if let Some(limit) = self.sessions.filter(|limit| held.sessions >= *limit) {
             return Err(Denial::Sessions { name, limit, held: held.sessions });
+        }
+        if let Some(limit) = self.share.filter(|limit| share != 0 && held.share.saturating_add(share) > *limit) {
+            return Err(Denial::Share { name, limit, held: held.share, asked: share });
         }
         let Some(limit) = self.memory else { return Ok(asked) };
         let left = limit.saturating_sub(held.memory);
@@ -157,7 +191,8 @@ mod tests {
     fn each_denial_names_the_user_the_limit_and_what_to_do() {
         let rights = Rights { gpus: Some([0, 2].into()), ..LIMITED };
         let denied = |gpu, memory, sessions, held| {
-            let outcome = rights.admit(name(), Wish { gpu, memory }, Held { sessions, memory: held });
+            let outcome =
+                rights.admit(name(), Wish { gpu, memory, share: 0 }, Held { sessions, memory: held, share: 0 });
             outcome.expect_err("denied").to_string()
         };
         for (words, expected) in [
@@ -171,22 +206,39 @@ mod tests {
         ] {
             assert!(words.contains(expected), "{words}");
         }
+        let limited = Rights { share: Some(250), ..Rights::OF_NO_POLICY };
+        let held = Held { sessions: 1, memory: 0, share: 125 };
+        let words =
+            limited.admit(name(), Wish { gpu: 0, memory: 0, share: 200 }, held).expect_err("denied").to_string();
+        assert!(
+            words.starts_with("the policy gives alice 25% of a GPU's time; held: 12.5%, asked for: 20%\n"),
+            "{words}"
+        );
         let words = rights.migrate(name()).expect_err("denied").to_string();
         assert!(words.starts_with("the policy does not let alice move"), "{words}");
     }
 
     #[test]
     fn a_session_without_a_quota_gets_what_is_left() {
-        let outcome = LIMITED.admit(name(), Wish { gpu: 5, memory: 0 }, Held { sessions: 1, memory: 3 << 20 });
+        let outcome = LIMITED.admit(
+            name(),
+            Wish { gpu: 5, memory: 0, share: 0 },
+            Held { sessions: 1, memory: 3 << 20, share: 0 },
+        );
         assert_eq!(outcome, Ok(5 << 20));
-        assert_eq!(Rights::OF_NO_POLICY.admit(name(), Wish { gpu: 5, memory: 0 }, Held::default()), Ok(0));
+        assert_eq!(Rights::OF_NO_POLICY.admit(name(), Wish { gpu: 5, memory: 0, share: 0 }, Held::default()), Ok(0));
     }
 
     fn rights() -> impl Strategy<Value = Rights> {
-        let limits =
-            (prop::option::of(btree_set(0_u32..4, 0..4)), prop::option::of(0_u64..100), prop::option::of(0_usize..5));
-        (limits, any::<bool>()).prop_map(|((gpus, memory, sessions), may_migrate)| Rights {
+        let limits = (
+            prop::option::of(btree_set(0_u32..4, 0..4)),
+            prop::option::of(0_u64..100),
+            prop::option::of(0_usize..5),
+            prop::option::of(0_u32..300),
+        );
+        (limits, any::<bool>()).prop_map(|((gpus, memory, sessions, share), may_migrate)| Rights {
             gpus,
+            share,
             memory,
             sessions,
             may_migrate,
@@ -198,19 +250,21 @@ mod tests {
         #[test]
         fn no_row_of_requests_and_ends_gets_more_than_the_rights(
             rights in rights(),
-            events in vec((0_u32..4, 0_u64..60, any::<prop::sample::Index>(), any::<bool>()), 0..60),
+            events in vec((0_u32..4, 0_u64..60, 0_u32..200, any::<prop::sample::Index>(), any::<bool>()), 0..60),
         ) {
-            let mut sessions: Vec<(u32, u64)> = Vec::new();
-            for (gpu, memory, which, ends) in events {
+            let mut sessions: Vec<(u32, u64, u32)> = Vec::new();
+            for (gpu, memory, share, which, ends) in events {
                 if ends && !sessions.is_empty() {
                     sessions.remove(which.index(sessions.len()));
                     continue;
                 }
-                let held = Held { sessions: sessions.len(), memory: sessions.iter().map(|it| it.1).sum() };
-                match rights.admit(name(), Wish { gpu, memory }, held) {
+                let promised = |sessions: &[(u32, u64, u32)]| sessions.iter().filter(|it| it.0 == gpu).map(|it| it.2).sum::<u32>();
+                let memory_held = sessions.iter().map(|it| it.1).sum();
+                let held = Held { sessions: sessions.len(), memory: memory_held, share: promised(&sessions) };
+                match rights.admit(name(), Wish { gpu, memory, share }, held) {
                     Ok(quota) => {
                         prop_assert!(memory == 0 || quota == memory);
-                        sessions.push((gpu, quota));
+                        sessions.push((gpu, quota, share));
                     }
                     Err(Denial::Gpu { .. }) => prop_assert!(!rights.grants(gpu)),
                     Err(Denial::Sessions { .. }) => prop_assert_eq!(Some(sessions.len()), rights.sessions),
@@ -219,9 +273,11 @@ mod tests {
                         let is_over = if memory == 0 { left == 0 } else { memory > left };
                         prop_assert!(is_over);
                     }
+                    Err(Denial::Share { .. }) => prop_assert!(share > 0 && rights.share.is_some_and(|most| held.share + share > most)),
                     Err(Denial::Migrate(_)) => prop_assert!(false, "nobody asked for a move"),
                 }
-                prop_assert!(sessions.iter().all(|(gpu, _)| rights.grants(*gpu)));
+                prop_assert!(sessions.iter().all(|(gpu, ..)| rights.grants(*gpu)));
+                prop_assert!(rights.share.is_none_or(|most| promised(&sessions) <= most));
                 prop_assert!(rights.sessions.is_none_or(|most| sessions.len() <= most));
                 let sum: u64 = sessions.iter().map(|it| it.1).sum();
                 prop_assert!(rights.memory.is_none_or(|most| sum <= most && sessions.iter().all(|it| it.1 > 0)));

@@ -7,3 +7,4 @@ pub mod contract;
 pub mod descriptor_passing;
 pub mod move_notices;
 pub mod peer_notices;
+pub mod turn_notices;

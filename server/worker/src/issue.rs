@@ -12,3 +12,4 @@ pub(crate) mod issuer;
 pub(crate) mod objects;
 pub(crate) mod recipes;
 pub(crate) mod stands;
+pub(crate) mod turn;

@@ -15,5 +15,6 @@ pub(crate) mod ring_handshake;
 pub(crate) mod serve;
 pub(crate) mod shared;
 pub(crate) mod threads;
+mod turns;
 pub(crate) mod watch;
 pub(crate) mod watchdog;

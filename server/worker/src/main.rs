@@ -25,6 +25,7 @@ use floe_worker::contract::{Asks, Demand, MOST_REPORTS, MoveReport, Report, STUC
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
+use floe_worker::turn_notices::TurnEnds;
 use floe_worker::{
     ASK_EVERY, Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds,
     PeerReports, Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive,
@@ -124,7 +125,11 @@ fn session(task: &str) -> Result<()> {
     let log = Log::to_standard_error(task.session)?;
     let (noticed, notices) = channel();
     let (ordered, orders) = channel();
-    let taker = taker.noticing(noticed).moving(ordered);
+    let (turned, turns) = channel();
+    let taker = taker.noticing(noticed).moving(ordered).turning(turned.clone());
+    let turning = reports.clone();
+    let turns =
+        TurnEnds { events: (turned, turns), report: Box::new(move |report| turning.say_paced(&Report::Turn(report))) };
     let moves = MoveEnds { session: task.session, orders, reports: Box::new(reports.clone()) };
     let asking = reports.clone();
     let (taker, grants) = if task.asks == Asks::Never {
@@ -141,7 +146,7 @@ fn session(task: &str) -> Result<()> {
     say_panics(log.clone(), watchdog.clone());
     let resumption = resumption(&task, client, &seen.broken);
     let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-    let peers = Peers { reserved, notices, moves, mappings, seen: &seen };
+    let peers = Peers { reserved, notices, moves, turns, mappings, seen: &seen };
     let begun = match task.arrives {
         Some(_) => Ok((None, Joining::new(Vec::new(), Some(taker)), None)),
         None => begin(&task, taker, &told)?,
@@ -205,6 +210,7 @@ struct Peers<'a> {
     reserved: Reserved,
     notices: Receiver<Noticed>,
     moves: MoveEnds,
+    turns: TurnEnds,
     /// This process's mappings, where the driver is to find room below a ceiling only.
     mappings: Option<File>,
     seen: &'a Seen,
@@ -220,7 +226,7 @@ struct Told<'a> {
 fn work(
     task: &Task,
     Connections { link, joining, resumption, cache }: Connections,
-    Peers { reserved, notices, moves, mappings, seen }: Peers<'_>,
+    Peers { reserved, notices, moves, turns, mappings, seen }: Peers<'_>,
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
@@ -272,6 +278,7 @@ fn work(
         nccl: task.nccl.as_ref().map(PathBuf::from),
         cupti,
         moves: Some(moves),
+        turns: Some(turns),
         stands: std::env::var(STANDS_VARIABLE).map(|text| Stands::of(&text)).unwrap_or_default(),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),

@@ -23,6 +23,8 @@ mod sharing;
 mod steady;
 mod stream_memory;
 mod stripes;
+#[path = "life/turns/tests.rs"]
+mod turns;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -133,6 +135,7 @@ impl Client {
             nccl: None,
             cupti: None,
             moves: None,
+            turns: None,
             stands: Stands::default(),
             resumption: None,
             idle: None,

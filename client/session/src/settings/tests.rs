@@ -96,7 +96,7 @@ fn vgpus_of_one_gpu_have_slots_of_their_own() {
     assert_eq!(devices.iter().map(|device| device.pci_slot(0x1b)).collect::<Vec<_>>(), [0x1b, 0x1b, 0x0b, 0x1b, 0x13]);
     let place = &devices[0].place;
     let slots: std::collections::BTreeSet<u32> =
-        (0..32).map(|twin| WantedDevice { place: place.clone(), memory: 0, twin }.pci_slot(0)).collect();
+        (0..32).map(|twin| WantedDevice { place: place.clone(), memory: 0, share: 0, twin }.pci_slot(0)).collect();
     assert_eq!((slots.len(), slots.last()), (32, Some(&31)));
 }
 

@@ -1056,6 +1056,10 @@ impl<'a> Sample<'a> for Attach<'a> {
             settings: Sample::sample(source),
             rings: Sample::sample(source),
             wait_ms: Sample::sample(source),
+            share: Sample::sample(source),
+            weight: Sample::sample(source),
+            class: Sample::sample(source),
+            time_ms: Sample::sample(source),
         }
     }
 }
@@ -1205,6 +1209,7 @@ impl<'a> Sample<'a> for Gpu<'a> {
             compute_major: Sample::sample(source),
             compute_minor: Sample::sample(source),
             sessions: Sample::sample(source),
+            share: Sample::sample(source),
         }
     }
 }
@@ -1230,6 +1235,11 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             transport: Sample::sample(source),
             guaranteed: Sample::sample(source),
             user: Sample::sample(source),
+            share: Sample::sample(source),
+            weight: Sample::sample(source),
+            class: Sample::sample(source),
+            gpu_ms: Sample::sample(source),
+            of_ms: Sample::sample(source),
         }
     }
 }

@@ -270,7 +270,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, which the server guarantees; 0 for best effort: whatever is left. If there is no room for a guarantee, the request waits for it for `wait_ms`, behind those that came before it for the same GPU; until the reply come `Waiting`s, and a closed connection is forgotten. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other. `guaranteed` says whether the reply's `memory` is a guarantee; else it is the most that a session may have of what is left.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, which the server guarantees; 0 for best effort: whatever is left. If there is no room for a guarantee, the request waits for it for `wait_ms`, behind those that came before it for the same GPU; until the reply come `Waiting`s, and a closed connection is forgotten. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other. `guaranteed` says whether the reply's `memory` is a guarantee; else it is the most that a session may have of what is left. `share` is thousandths of the GPU's time that the session gets whenever it has work, 0 for what others' shares leave; `weight` (up to 1000, 0: none of its own) divides that among a user's sessions; `class` is 0 for batch and 1 for latency; after `time_ms`, if that is not 0, the server ends the session.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -284,6 +284,10 @@ pub struct Attach<'a> {
     pub settings: Vec<Setting<'a>>,
     pub rings: u32,
     pub wait_ms: u32,
+    pub share: u32,
+    pub weight: u32,
+    pub class: u32,
+    pub time_ms: u64,
 }
 
 impl<'a> Field<'a> for Attach<'a> {
@@ -295,7 +299,11 @@ impl<'a> Field<'a> for Attach<'a> {
         + <&'a str as Field<'a>>::LEAST
         + <Vec<Setting<'a>> as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST;
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<24>(out);
@@ -313,9 +321,13 @@ impl<'a> Field<'a> for Attach<'a> {
         for element in &self.settings {
             element.write(out);
         }
-        let room = crate::reader::room::<8>(out);
+        let room = crate::reader::room::<28>(out);
         room[0..4].copy_from_slice(&self.rings.to_le_bytes());
         room[4..8].copy_from_slice(&self.wait_ms.to_le_bytes());
+        room[8..12].copy_from_slice(&self.share.to_le_bytes());
+        room[12..16].copy_from_slice(&self.weight.to_le_bytes());
+        room[16..20].copy_from_slice(&self.class.to_le_bytes());
+        room[20..28].copy_from_slice(&self.time_ms.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -329,6 +341,10 @@ impl<'a> Field<'a> for Attach<'a> {
             settings: reader.field("settings")?,
             rings: reader.field("rings")?,
             wait_ms: reader.field("wait_ms")?,
+            share: reader.field("share")?,
+            weight: reader.field("weight")?,
+            class: reader.field("class")?,
+            time_ms: reader.field("time_ms")?,
         })
     }
 }
@@ -1167,7 +1183,7 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
     }
 }
 
-/// A GPU. `free` is what nobody has; `guarantee` is the largest quota that a session could be guaranteed there now.
+/// A GPU. `free` is what nobody has; `guarantee` is the largest quota that a session could be guaranteed there now, `share` are the thousandths of its time that nobody was promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gpu<'a> {
     pub index: u32,
@@ -1181,6 +1197,7 @@ pub struct Gpu<'a> {
     pub compute_major: i32,
     pub compute_minor: i32,
     pub sessions: u32,
+    pub share: u32,
 }
 
 impl<'a> Field<'a> for Gpu<'a> {
@@ -1194,6 +1211,7 @@ impl<'a> Field<'a> for Gpu<'a> {
         + <i32 as Field<'a>>::LEAST
         + <i32 as Field<'a>>::LEAST
         + <i32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -1210,11 +1228,12 @@ impl<'a> Field<'a> for Gpu<'a> {
         room[16..24].copy_from_slice(&self.guarantee.to_le_bytes());
         room[24..28].copy_from_slice(&crate::reader::length_bytes(self.kind.len()));
         out.extend_from_slice(self.kind.as_bytes());
-        let room = crate::reader::room::<16>(out);
+        let room = crate::reader::room::<20>(out);
         room[0..4].copy_from_slice(&self.driver.to_le_bytes());
         room[4..8].copy_from_slice(&self.compute_major.to_le_bytes());
         room[8..12].copy_from_slice(&self.compute_minor.to_le_bytes());
         room[12..16].copy_from_slice(&self.sessions.to_le_bytes());
+        room[16..20].copy_from_slice(&self.share.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1230,6 +1249,7 @@ impl<'a> Field<'a> for Gpu<'a> {
             compute_major: reader.field("compute_major")?,
             compute_minor: reader.field("compute_minor")?,
             sessions: reader.field("sessions")?,
+            share: reader.field("share")?,
         })
     }
 }
@@ -1255,7 +1275,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none. `share`, `weight` and `class` are as in `Attach`; for `gpu_ms` of the `of_ms` for which turns were taken on its GPU, the session had it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -1270,6 +1290,11 @@ pub struct SessionRow<'a> {
     pub transport: &'a str,
     pub guaranteed: bool,
     pub user: &'a str,
+    pub share: u32,
+    pub weight: u32,
+    pub class: u32,
+    pub gpu_ms: u64,
+    pub of_ms: u64,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -1284,7 +1309,12 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u32 as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
         + <bool as Field<'a>>::LEAST
-        + <&'a str as Field<'a>>::LEAST;
+        + <&'a str as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<16>(out);
@@ -1307,6 +1337,12 @@ impl<'a> Field<'a> for SessionRow<'a> {
         room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
         room[1..5].copy_from_slice(&crate::reader::length_bytes(self.user.len()));
         out.extend_from_slice(self.user.as_bytes());
+        let room = crate::reader::room::<28>(out);
+        room[0..4].copy_from_slice(&self.share.to_le_bytes());
+        room[4..8].copy_from_slice(&self.weight.to_le_bytes());
+        room[8..12].copy_from_slice(&self.class.to_le_bytes());
+        room[12..20].copy_from_slice(&self.gpu_ms.to_le_bytes());
+        room[20..28].copy_from_slice(&self.of_ms.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1323,6 +1359,11 @@ impl<'a> Field<'a> for SessionRow<'a> {
             transport: reader.field("transport")?,
             guaranteed: reader.field("guaranteed")?,
             user: reader.field("user")?,
+            share: reader.field("share")?,
+            weight: reader.field("weight")?,
+            class: reader.field("class")?,
+            gpu_ms: reader.field("gpu_ms")?,
+            of_ms: reader.field("of_ms")?,
         })
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_metrics::{Event, SessionRefusal};
+use floe_shares::{Class, MOST_WEIGHT, NoShare, Terms, WHOLE};
+use floe_size::percent;
 use floe_transport::{Peer, Sealer, Transport};
 use floe_users::{Denial, Wish};
 use floe_wire::{Attach, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, Waiting};
@@ -23,6 +25,7 @@ use crate::usage::place::{Applicant, Place};
 use crate::usage::queue::{Turn, Waiter};
 use crate::usage::request::{SessionRequest, process_of};
 use crate::usage::sessions::{Admission, Conditions, Sessions};
+use crate::usage::turns::TurnPlace;
 use crate::workers::driver_settings;
 use crate::workers::worker_channel::{WorkerChannel, most_connections};
 
@@ -55,6 +58,11 @@ pub(crate) fn check(
         Ok(settings) => settings,
         Err(error) => return no(SessionRefusal::Setting, error.to_string()),
     };
+    let Some(terms) = terms(request) else {
+        let detail =
+            format!("no such terms: share {}, weight {}, class {}", request.share, request.weight, request.class);
+        return no(SessionRefusal::Setting, detail);
+    };
     let ceiling = match ceiling() {
         Ok(ceiling) => ceiling,
         Err(error) => return no(SessionRefusal::System, error.to_string()),
@@ -74,6 +82,8 @@ pub(crate) fn check(
         transport,
         ceiling,
         source: source.unwrap_or_else(|| Source::of(peer)),
+        terms,
+        time: Duration::from_millis(request.time_ms),
     });
     let user = shown(source, peer);
     let session_request =
@@ -140,6 +150,8 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
     let system = |error: DaemonError| refusal(server, SessionRefusal::System, error.to_string());
     let (door, channel, worker_end) = ends(conditions.bulk_connections, conditions.grace_ms != 0).map_err(system)?;
     let key = door.key();
+    let turn = take_turns(server, conditions, *gpu, None, &channel)
+        .map_err(|detail| refusal(server, SessionRefusal::Share, detail))?;
     let session_request = session_request.clone();
     let ends = (door, Arc::clone(&channel));
     let seat = sessions.add(session_request, *gpu, Arc::clone(conditions), ends, Instant::now()).map_err(
@@ -149,8 +161,10 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
             refusal(server, SessionRefusal::Memory, detail)
         },
     )?;
+    sessions.takes_turns(seat.number(), Arc::clone(&turn));
     Ok(Admission {
         session: seat.number(),
+        turn,
         row: server.sessions.row(seat),
         channel,
         worker_end,
@@ -178,7 +192,8 @@ fn within_limits(server: &Server, sessions: &Sessions, applicant: &Applicant) ->
     admits.map_err(|error| refusal(server, full(error), error.to_string()))?;
     let (Some((name, rights)), Some(source)) = (user, source) else { return Ok(conditions.quota) };
     let memory = if conditions.is_guaranteed { conditions.quota } else { 0 };
-    let quota = rights.admit(name, Wish { gpu: *gpu, memory }, sessions.held_by(source)).map_err(|denial| Refusal {
+    let wish = Wish { gpu: *gpu, memory, share: conditions.terms.share };
+    let quota = rights.admit(name, wish, sessions.held_by(source, *gpu)).map_err(|denial| Refusal {
         status: if matches!(denial, Denial::Memory { .. }) { status::OUT_OF_MEMORY } else { status::NOT_PERMITTED },
         ..refusal(server, SessionRefusal::Policy, denial.to_string())
     })?;
@@ -186,6 +201,41 @@ fn within_limits(server: &Server, sessions: &Sessions, applicant: &Applicant) ->
         0 => server.gpu(*gpu).map_or(quota, |gpu| quota.min(gpu.memory)),
         limit if quota == 0 => limit,
         limit => limit.min(quota),
+    })
+}
+
+/// What a request says of the GPU's time; `None`: it is out of bounds.
+fn terms(request: &Attach<'_>) -> Option<Terms> {
+    let class = match request.class {
+        0 => Class::Batch,
+        1 => Class::Latency,
+        _ => return None,
+    };
+    let &Attach { share, weight, .. } = request;
+    (share <= WHOLE && weight <= MOST_WEIGHT).then_some(Terms { share, weight, class })
+}
+
+/// A worker's place among those that take turns on a GPU. It may take over from `beside`.
+///
+/// # Errors
+/// What to tell whoever asked: others were promised too much.
+pub(crate) fn take_turns(
+    server: &Server,
+    conditions: &Conditions,
+    gpu: u32,
+    beside: Option<&TurnPlace>,
+    channel: &Arc<WorkerChannel>,
+) -> Result<Arc<TurnPlace>, String> {
+    // A user without a place in the policy any more keeps its sessions.
+    let rights = conditions.source.name().and_then(|name| server.users.rights(name));
+    let weight = rights.map_or(1, |rights| rights.weight);
+    let terms = (conditions.source, weight, conditions.terms);
+    server.turns.join(gpu, terms, beside, channel).map_err(|NoShare { asked, free }| {
+        let (asked, free) = (percent(asked), percent(free));
+        format!(
+            "no room on GPU {gpu}: {asked} of its time were asked for, {free} are free\n  ask for less with --share, or leave it \
+             out: the program then gets what others' shares leave"
+        )
     })
 }
 
@@ -253,9 +303,11 @@ fn code(why: SessionRefusal) -> u32 {
         SessionRefusal::Setting => status::INVALID_VALUE,
         SessionRefusal::Memory => status::OUT_OF_MEMORY,
         SessionRefusal::Policy => status::NOT_PERMITTED,
-        SessionRefusal::ServerFull | SessionRefusal::PeerFull | SessionRefusal::System | SessionRefusal::Worker => {
-            status::SYSTEM_NOT_READY
-        }
+        SessionRefusal::ServerFull
+        | SessionRefusal::PeerFull
+        | SessionRefusal::Share
+        | SessionRefusal::System
+        | SessionRefusal::Worker => status::SYSTEM_NOT_READY,
     }
 }
 

@@ -98,6 +98,7 @@ impl Host for Server {
                 compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
                 compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
                 sessions: sessions.on_gpu(index),
+                share: self.turns.free_share(index),
             })
         };
         answer(ListGpusReply { gpus: self.offered.iter().filter_map(row).collect() });

@@ -64,11 +64,6 @@ impl UserTokens {
         Ok(())
     }
 
-    /// Whether there may be tokens of users.
-    pub(crate) fn are_used(&self) -> bool {
-        self.place.is_some()
-    }
-
     /// Reads the list again if it has changed.
     pub(crate) fn look(&self) {
         let stamp = self.stamp();
@@ -118,7 +113,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().to_path_buf();
         let name = Name::new("alice").expect("a name");
-        assert!(!UserTokens::open(Some(place.clone())).expect("empty").are_used());
         let (first, text) = make(&place, name).expect("made");
         let tokens = UserTokens::open(Some(place.clone())).expect("a key");
         tokens.read().expect("a list");

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use floe_metrics::SessionFigures;
 use floe_migrate::Phase;
+use floe_shares::{Class, Terms};
 use floe_transport::Transport;
 use floe_wire::SessionRow;
 use floe_worker::contract::Asks;
@@ -19,6 +20,7 @@ use super::door::{Door, Key};
 use super::queue::Queue;
 use super::request::{SessionRequest, TRANSPORTS, Tenant, printable};
 use super::seat::Seat;
+use super::turns::TurnPlace;
 use crate::entrance::limits::{SessionLimits, Source};
 use crate::workers::supervision::Ender;
 use crate::workers::worker_channel::WorkerChannel;
@@ -99,6 +101,10 @@ pub(crate) struct Conditions {
     pub(crate) ceiling: u64,
     /// The peer whose lines its worker's are.
     pub(crate) source: Source,
+    /// Its terms for the GPU's time.
+    pub(crate) terms: Terms,
+    /// Its longest life; zero: no limit.
+    pub(crate) time: Duration,
 }
 
 /// A session as it was admitted.
@@ -124,6 +130,7 @@ pub(crate) struct Admission {
     /// The key by which further connections join.
     pub(crate) key: Key,
     pub(crate) conditions: Arc<Conditions>,
+    pub(crate) turn: Arc<TurnPlace>,
 }
 
 /// A session of the table.
@@ -157,11 +164,13 @@ pub(crate) struct Worker {
     channel: Arc<WorkerChannel>,
     /// When its client went missing.
     broken: Option<Instant>,
+    /// Its place among those that take turns on its GPU.
+    turn: Option<Arc<TurnPlace>>,
 }
 
 impl Worker {
     fn new(seat: Seat, gpu: u32, channel: Arc<WorkerChannel>) -> Self {
-        Self { seat, gpu, used: 0, process: 0, ender: None, channel, broken: None }
+        Self { seat, gpu, used: 0, process: 0, ender: None, channel, broken: None, turn: None }
     }
 }
 
@@ -342,6 +351,18 @@ impl Sessions {
         self.worker(number).map(|worker| Arc::clone(&worker.channel))
     }
 
+    /// The worker of this number takes turns at this place.
+    pub(crate) fn takes_turns(&mut self, number: u64, place: Arc<TurnPlace>) {
+        if let Some(worker) = self.worker_mut(number) {
+            worker.turn = Some(place);
+        }
+    }
+
+    /// The place of the worker of this number among those that take turns.
+    pub(crate) fn turn_of(&self, number: u64) -> Option<Arc<TurnPlace>> {
+        self.worker(number)?.turn.clone()
+    }
+
     /// A session's door; `None` when the session has ended.
     pub(crate) fn door(&mut self, session: u64) -> Option<&mut Door> {
         self.rows.get_mut(&session).map(|row| &mut row.door)
@@ -437,7 +458,10 @@ impl Sessions {
         self.rows
             .iter()
             .filter(|(_, row)| sees_others || row.is_of(peer))
-            .map(|(&session, row)| SessionRow {
+            .map(|(&session, row)| {
+                (session, row, row.worker.turn.as_ref().map(|turn| turn.usage()).unwrap_or_default())
+            })
+            .map(|(session, row, usage)| SessionRow {
                 session,
                 gpu: row.gpu,
                 client: &row.session_request.client,
@@ -450,9 +474,18 @@ impl Sessions {
                 transport: &row.transport,
                 guaranteed: row.conditions.is_guaranteed,
                 user: &row.session_request.user,
+                share: row.conditions.terms.share,
+                weight: row.conditions.terms.weight,
+                class: u32::from(row.conditions.terms.class == Class::Latency),
+                gpu_ms: millis(usage.time),
+                of_ms: millis(usage.of),
             })
             .collect()
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

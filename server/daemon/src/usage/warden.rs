@@ -1,4 +1,4 @@
-//! Ends sessions of users whose time is over or whose token was revoked.
+//! Ends sessions whose time is over, by their own word or by the policy, and those whose token was revoked.
 //! In: the table, the rights that each user has now, the list of tokens. Out: ends, each with its reason in the log. It looks each second.
 
 use std::sync::{Arc, Weak};
@@ -15,9 +15,6 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Looks until the server ends.
 pub(crate) fn start(server: &Arc<Server>) -> Result<(), DaemonError> {
-    if !server.users.has_policy() && !server.user_tokens.are_used() {
-        return Ok(());
-    }
     let server = Arc::downgrade(server);
     let look = std::thread::Builder::new().name("warden".into()).spawn(move || look(&server));
     look.map(drop).map_err(DaemonError::system("cannot start the thread that ends sessions"))
@@ -28,6 +25,10 @@ fn look(server: &Weak<Server>) {
         std::thread::sleep(EVERY);
         let Some(server) = server.upgrade() else { return };
         let sessions = server.sessions().of_users(Instant::now());
+        let over = server.sessions().over_their_time(Instant::now());
+        for (session, time) in over {
+            server.sessions().end(session, format!("it was to have {} seconds (--time)", time.as_secs_f64()));
+        }
         for session in revoked(&server) {
             server.sessions().end(session, "its user's token was revoked".to_owned());
         }

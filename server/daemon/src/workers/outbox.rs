@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
+use floe_worker::turn_notices::TurnOrder;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// The most notices that wait: more than all that others may say of one session at a time.
@@ -25,12 +26,15 @@ pub(crate) enum Item {
     Peer(PeerNotice, Option<OwnedFd>),
     /// About a move.
     Move(MoveOrder, Option<OwnedFd>),
+    /// About its turn.
+    Turn(TurnOrder),
 }
 
 impl Item {
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         match self {
             Self::Peer(_, descriptor) | Self::Move(_, descriptor) => descriptor.as_ref(),
+            Self::Turn(_) => None,
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::usage::accounting::Share;
 use crate::usage::door::close;
 use crate::usage::seat::Seat;
 use crate::usage::sessions::{Admission, Conditions, Row};
+use crate::usage::turns::TurnPlace;
 
 /// A worker that is to run, with all that the daemon has of it.
 pub(crate) struct Post {
@@ -43,6 +44,8 @@ pub(crate) struct Post {
     pub(crate) granularity: u64,
     pub(crate) asks: Asks,
     pub(crate) conditions: Arc<Conditions>,
+    /// `None`: it has no GPU.
+    pub(crate) turn: Option<Arc<TurnPlace>>,
 }
 
 /// A worker that runs. Dropping it tells others that it has ended: those that it shared something with, the table, and at
@@ -56,6 +59,7 @@ struct Running {
     /// `None`: it is being dropped.
     places: Option<(Member, Row)>,
     seat: Seat,
+    turn: Option<Arc<TurnPlace>>,
 }
 
 impl Drop for Running {
@@ -70,9 +74,10 @@ impl Drop for Running {
 
 /// Gives a connection to a new session's worker and follows the worker to its end.
 pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, admission: Admission) {
-    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, .. } = admission;
+    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, .. } = admission;
     let source = conditions.source;
-    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions };
+    let turn = Some(turn);
+    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn };
     let (worker, running) = match start(server, post, None) {
         Ok(started) => started,
         Err(error) => {
@@ -125,7 +130,7 @@ fn say(server: &Server, source: Source, session: u64, words: std::fmt::Arguments
 }
 
 fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worker, Running), DaemonError> {
-    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions } = post;
+    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn } = post;
     let place = WorkerSettings {
         worker: &server.worker,
         library: &server.device_library,
@@ -158,7 +163,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
     }
     let member = server.peers.begin(seat.clone(), gpu, Arc::clone(&channel));
     let process = worker.id();
-    let running = Running { session, conditions, gpu, process, channel, places: Some((member, row)), seat };
+    let running = Running { session, conditions, gpu, process, channel, places: Some((member, row)), seat, turn };
     Ok((worker, running))
 }
 
@@ -219,6 +224,7 @@ fn heed(server: &Server, running: &Running, report: Report) {
         Report::Dial(dial) => self::dial(server, number, running, dial),
         Report::Returned(returned) => member.returned(&returned),
         Report::Move(report) => moves(server, running, report),
+        Report::Turn(report) => _ = running.turn.as_ref().map(|turn| turn.says(report)),
         Report::Ended(_) => running.seat.ends(),
     }
 }

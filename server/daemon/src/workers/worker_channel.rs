@@ -14,6 +14,7 @@ use floe_worker::cache_channel::CacheEnd;
 use floe_worker::descriptor_passing::{Giver, Heard, Role, pair};
 use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
+use floe_worker::turn_notices::TurnOrder;
 use rustix::event::PollFlags;
 
 use super::outbox::{Item, Outbox};
@@ -66,6 +67,11 @@ impl WorkerChannel {
         self.outbox.add(Item::Move(order, stream), |item| Self::write(item, self.giver()))
     }
 
+    /// Gives the worker an order about its turn, when it has room. False: it leaves too much unread.
+    pub(crate) fn turn(&self, order: TurnOrder) -> bool {
+        self.outbox.add(Item::Turn(order), |item| Self::write(item, self.giver()))
+    }
+
     /// Gives what there is room for now.
     pub(crate) fn flush(&self) {
         self.outbox.flush(|item| Self::write(item, self.giver()));
@@ -76,6 +82,7 @@ impl WorkerChannel {
         match item {
             Item::Peer(notice, _) => giver.notify(notice, descriptor),
             Item::Move(order, _) => giver.order(*order, descriptor),
+            Item::Turn(order) => giver.turn(*order),
         }
     }
 

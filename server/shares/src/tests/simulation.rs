@@ -76,7 +76,7 @@ impl Simulation {
             had: Duration::ZERO,
         };
         self.workers.insert(number, worker);
-        self.scheduler.join(number, member, self.now).unwrap();
+        self.scheduler.join(number, member, None, self.now).unwrap();
     }
 
     /// Thousandths of the time for which the GPU worked for a session.

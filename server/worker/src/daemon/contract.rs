@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::daemon::move_notices::{Arrival, MoveReport};
 pub use crate::daemon::peer_notices::{Dial, Import, Returned};
+pub use crate::daemon::turn_notices::{TurnOrder, TurnReport, TurnSaid, Word};
 pub use crate::sandbox::{Demand, Protection, Standing};
 
 /// The environment variable that holds a [`Task`] as JSON.
@@ -129,6 +130,8 @@ pub enum Report {
     Returned(Vec<Returned>),
     /// Its word about a move.
     Move(MoveReport),
+    /// Its word about its turn on the GPU.
+    Turn(TurnReport),
     /// The session is over, and why.
     Ended(String),
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::daemon::cache_channel::CacheEnd;
 use crate::daemon::move_notices::{MoveOrder, Ordered};
 use crate::daemon::peer_notices::{ANSWER_BYTES, Answer, PeerNotice, receive_all};
+use crate::daemon::turn_notices::{TurnEvent, TurnOrder};
 use crate::memory::ledger::Granted;
 
 /// The most bytes of a notice: of one that says what was let go.
@@ -80,6 +81,7 @@ enum Said {
     Modules,
     Peer(PeerNotice),
     Move(MoveOrder),
+    Turn(TurnOrder),
 }
 
 /// The notice that goes with a connection.
@@ -121,6 +123,8 @@ pub struct Taker {
     peers: Option<Sender<Noticed>>,
     /// The thread that takes orders about moves.
     moves: Option<Sender<Ordered>>,
+    /// The thread that keeps the session's turns.
+    turns: Option<Sender<TurnEvent>>,
 }
 
 /// A notice about what sessions share, and the descriptor that came along.
@@ -262,6 +266,16 @@ impl Giver {
         Ok(())
     }
 
+    /// Gives the worker an order about its turn. It is not waited for.
+    ///
+    /// # Errors
+    /// When the worker is gone, or leaves many notices unread.
+    pub fn turn(&self, order: TurnOrder) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&Said::Turn(order))?;
+        send(&self.socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
     /// The socket, for who closes it: descriptors that the worker sent may delay that.
     #[must_use]
     pub fn into_socket(self) -> OwnedFd {
@@ -291,7 +305,7 @@ impl Taker {
     /// The worker's end as it was inherited.
     #[must_use]
     pub fn new(inherited: OwnedFd) -> Self {
-        Self { socket: inherited, grants: None, peers: None, moves: None }
+        Self { socket: inherited, grants: None, peers: None, moves: None, turns: None }
     }
 
     /// Sends each grant of device memory to `grants`.
@@ -310,6 +324,12 @@ impl Taker {
     #[must_use]
     pub fn moving(self, moves: Sender<Ordered>) -> Self {
         Self { moves: Some(moves), ..self }
+    }
+
+    /// Sends each order about turns to `turns`.
+    #[must_use]
+    pub fn turning(self, turns: Sender<TurnEvent>) -> Self {
+        Self { turns: Some(turns), ..self }
     }
 
     /// For the process that inherits it.
@@ -348,6 +368,10 @@ impl Taker {
                     self.pass_on(Ordered { order, stream: Some(socket) });
                     continue;
                 }
+                Said::Turn(order) => {
+                    self.pass_turn_on(order);
+                    continue;
+                }
             };
             // A daemon that does not hear it is gone, which the next call says.
             let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -368,6 +392,10 @@ impl Taker {
             self.pass_on(Ordered { order, stream: None });
             return true;
         }
+        if let Ok(Said::Turn(order)) = serde_json::from_slice(notice) {
+            self.pass_turn_on(order);
+            return true;
+        }
         let Ok(notice) = serde_json::from_slice(notice) else { return false };
         self.notice(notice, None);
         true
@@ -377,6 +405,13 @@ impl Taker {
         if let Some(moves) = &self.moves {
             // Where the thread has ended, so has the session.
             let _ = moves.send(ordered);
+        }
+    }
+
+    fn pass_turn_on(&self, order: TurnOrder) {
+        if let Some(turns) = &self.turns {
+            // Where the thread has ended, so has the session.
+            let _ = turns.send(TurnEvent::Ordered(order));
         }
     }
 

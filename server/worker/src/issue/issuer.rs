@@ -16,6 +16,8 @@ mod link;
 mod memory;
 mod mirror;
 pub(crate) mod moving;
+#[path = "pace.rs"]
+mod pace;
 mod peer;
 mod sharing;
 mod stream;
@@ -51,6 +53,7 @@ use super::objects::signals::Signals;
 use super::objects::stream::StreamObject;
 use super::recipes::Recipes;
 use super::stands::Stands;
+use super::turn::Pace;
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{CompletionEvent, Pool};
 use crate::life::shared::Shared;
@@ -127,6 +130,8 @@ pub(crate) struct Issuer<D: Device> {
     adopted: BTreeMap<u64, Adopted>,
     /// The session's line of time, where another worker began it.
     line: Option<Line<D>>,
+    /// How much it keeps in flight while others wait for its turn.
+    pace: Pace<D>,
     /// The marks of a drain that has begun.
     draining: Vec<Arc<CompletionEvent<D>>>,
 }
@@ -184,6 +189,7 @@ impl<D: Device> Issuer<D> {
             aside: Aside::default(),
             stands: Stands::default(),
             stopped: None,
+            pace: Pace::default(),
             draining: Vec::new(),
             line: None,
             adopted: BTreeMap::new(),
@@ -294,6 +300,7 @@ impl<D: Device> Issuer<D> {
         let recorded = self.shared.recording.begin_command(sequence);
         let outcome = self.dispatch(request, command.kind, command.payload);
         drop(recorded);
+        self.keep_pace();
         if let Some(unused) = self.upload_range.take() {
             self.uploads.drop_range(unused);
         }

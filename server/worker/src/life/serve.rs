@@ -24,6 +24,7 @@ use super::parking::Parking;
 use super::recording::Recording;
 use super::shared::Shared;
 use super::threads::Threads;
+use super::turns::Turns;
 use super::watch;
 use super::watch::{Resumption, Use};
 use super::watchdog::Watchdog;
@@ -31,10 +32,12 @@ use crate::complete::completer::{Completer, Releaser};
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
+use crate::daemon::turn_notices::TurnEnds;
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
 use crate::issue::issuer::{Allowance, Issuer, Stop};
 use crate::issue::stands::Stands;
+use crate::issue::turn::Turn;
 use crate::life::moving::ends::MoveEnds;
 use crate::life::moving::leave::Leaving;
 use crate::memory::budget::Budget;
@@ -87,6 +90,8 @@ pub struct Plan {
     pub cupti: Option<Result<Arc<Cupti>, String>>,
     /// Its ways to the daemon for moves; `None`: it stays.
     pub moves: Option<MoveEnds>,
+    /// Its ways to the daemon for its turns on the GPU; `None`: it submits as it likes.
+    pub turns: Option<TurnEnds>,
     /// Borders at which it stands until it has moved.
     pub stands: Stands,
     /// Its grace period; `None`: it ends with any of its connections.
@@ -240,6 +245,7 @@ impl<M: Mapped> Wiring<M> {
             links: Links::new(&self.host.budget),
             collectives: Collectives::new(plan.nccl.clone(), self.hub.session(), &self.host.budget),
             recording: Recording::new(plan.cupti.clone(), &self.host.budget),
+            turn: Turn::default(),
             client: Arc::new(client),
         })
     }
@@ -314,7 +320,7 @@ impl<D: Device> Built<D> {
         let (ordinal, of_moves) = (plan.ordinal, parking.clone());
         let resumption = channels.zip(plan.resumption);
         let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: wiring.exports, bulk };
-        let moves = plan.moves;
+        let (moves, turns) = (plan.moves, plan.turns);
         let leaves = Arc::clone(&errands);
         let start_leaving = || {
             let Some(ends) = moves else { return Ok(()) };
@@ -327,7 +333,16 @@ impl<D: Device> Built<D> {
                 leaving.run()
             })
         };
+        let keep_turns = || {
+            let Some(ends) = turns else { return Ok(()) };
+            let mut turns = Turns::new(Arc::clone(&shared), Arc::clone(&errands), ends);
+            threads.start_on(&shared.device, "floe-turn", move || {
+                turns.run();
+                None
+            })
+        };
         let started = start_own((&shared, &threads), (issuer, completer, releaser), (rest, receiver, reader))
+            .and_then(|()| keep_turns())
             .and_then(|()| start_leaving())
             .and_then(|()| joins.start(&shared, &threads, parking));
         let ending = threads.await_ending(&first, started);
@@ -373,6 +388,7 @@ pub(crate) fn end_session<D: Device>(shared: Arc<Shared<D>>, ending: &Ending) {
 
 /// Nothing more comes from the client or from other servers.
 fn close_inputs<D: Device>(shared: &Shared<D>) {
+    shared.turn.tell(None);
     drop(shared.links.end_all("the session is over"));
     shared.queue.close();
     shared.transfers.close();

@@ -16,6 +16,7 @@ use super::watch::Use;
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
+use crate::issue::turn::Turn;
 use crate::memory::mirrors::Mirrors;
 use crate::memory::upload::Upload;
 use crate::peer::collective::Collectives;
@@ -48,6 +49,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) collectives: Collectives,
     /// What its profiler wants to know.
     pub(crate) recording: Recording,
+    /// Its turn on a GPU that it shares.
+    pub(crate) turn: Turn<D>,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
 }

@@ -93,7 +93,8 @@ impl Use {
         self.acknowledges.load(Ordering::Relaxed) && self.command.load(Ordering::Relaxed) != 0
     }
 
-    fn command(&self) -> u64 {
+    /// The sequence of the last frame that has come.
+    pub(crate) fn command(&self) -> u64 {
         self.command.load(Ordering::Relaxed)
     }
 }

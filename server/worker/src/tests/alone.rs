@@ -50,6 +50,7 @@ impl Alone {
             links: Links::new(budget),
             collectives: Collectives::new(None, 0, &Budget::default()),
             recording: Recording::new(None, budget),
+            turn: Default::default(),
             client: Default::default(),
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());

@@ -82,6 +82,7 @@ impl Worker {
             joining: Joining::new(Vec::new(), Some(taker)),
             peers: None,
             moves: None,
+            turns: None,
             stands: Stands::default(),
             resumption,
             idle: None,

@@ -6,7 +6,7 @@
 mod word_queue;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use floe_transport::{Expected, Spin};
@@ -16,6 +16,10 @@ use word_queue::WordQueue;
 
 /// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
 const SPARE: usize = 16;
+/// Somebody has an errand for the issuer.
+const ERRAND: u8 = 1;
+/// The session has no turn on its GPU.
+const NO_TURN: u8 = 2;
 
 /// The line between reader and issuer.
 #[derive(Debug)]
@@ -34,8 +38,8 @@ pub(crate) struct Queue {
     /// Grows with each batch and with the end, so that the issuer can look without the lock.
     pushed: AtomicUsize,
     issuer_sleeps: AtomicBool,
-    /// Somebody has an errand for the issuer, who is to come to the next border between two commands.
-    interrupted: AtomicBool,
+    /// Why the issuer is to come to the next border between two commands: bits; 0: it is not.
+    interrupted: AtomicU8,
     spin: Spin,
     /// Set while a client waits for the device: it continues when it gets the answer.
     expected: Expected,
@@ -98,7 +102,7 @@ impl Queue {
             word_queue: WordQueue::new(),
             pushed: AtomicUsize::new(0),
             issuer_sleeps: AtomicBool::new(false),
-            interrupted: AtomicBool::new(false),
+            interrupted: AtomicU8::new(0),
             spin,
             expected,
         }
@@ -161,17 +165,58 @@ impl Queue {
         }
     }
 
-    /// Has the issuer come to the next border between two commands, or no longer.
+    /// Has the issuer come to the next border between two commands for an errand, or no longer.
     pub(crate) fn interrupt(&self, is: bool) {
-        self.interrupted.store(is, Ordering::Release);
-        if is {
+        self.set_interrupted(ERRAND, is);
+    }
+
+    /// Has the issuer come to the next border between two commands and wait for its turn, or no longer.
+    pub(crate) fn interrupt_for_turn(&self, is: bool) {
+        self.set_interrupted(NO_TURN, is);
+        if !is {
             self.tell_issuer();
+        }
+    }
+
+    fn set_interrupted(&self, reason: u8, is: bool) {
+        if is {
+            self.interrupted.fetch_or(reason, Ordering::Release);
+            self.tell_issuer();
+        } else {
+            self.interrupted.fetch_and(!reason, Ordering::Release);
         }
     }
 
     /// Whether the issuer is wanted at the next border.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Acquire)
+        self.interrupted.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether somebody has an errand for the issuer.
+    pub(crate) fn has_errands(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire) & ERRAND != 0
+    }
+
+    /// Whether commands, or the end, came behind what the issuer had.
+    pub(crate) fn has_waiting(&self, issuing: &Issuing) -> bool {
+        self.word_queue.any() || self.pushed.load(Ordering::Acquire) != issuing.had
+    }
+
+    /// Sleeps at a border as long as there is no turn and no errand; with `heeds_commands` also no command. False: the
+    /// queue is closed.
+    pub(crate) fn rest(&self, issuing: &Issuing, heeds_commands: bool, has_no_turn: impl Fn() -> bool) -> bool {
+        let mut line = self.line();
+        loop {
+            self.issuer_sleeps.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let is_wanted = !has_no_turn() || self.has_errands() || (heeds_commands && self.has_waiting(issuing));
+            if line.closed || is_wanted {
+                break;
+            }
+            line = floe_lock::wait(&self.filled, line);
+        }
+        self.issuer_sleeps.store(false, Ordering::Relaxed);
+        !line.closed
     }
 
     /// Gives back what the issuer had and takes what is next, if there is anything. `None`: there is nothing, or the queue is

@@ -16,7 +16,7 @@ use super::offer::Offer;
 use super::room::Heard;
 use crate::log::log;
 use crate::memory::peers::Seat;
-use crate::settings::{Credentials, WantedDevice};
+use crate::settings::{Class, Credentials, WantedDevice};
 use crate::vgpu::snapshot::Snapshot;
 
 /// A server in reach answers far sooner; one that does not is down.
@@ -45,6 +45,8 @@ pub(crate) struct Greeting {
     pub(crate) bulk_connections: u32,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub(crate) copy_threads: Option<usize>,
+    /// Weight, class and longest life of its vGPUs.
+    pub(crate) terms: (u32, Class, Duration),
     /// Until when the program waits for room for its quotas.
     pub(crate) room_by: Instant,
 }
@@ -195,6 +197,10 @@ impl<'a> Dialogue<'a> {
             settings,
             rings: offer.ring_bytes(),
             wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
+            share: wanted.share,
+            weight: greeting.terms.0,
+            class: u32::from(greeting.terms.1 == Class::Latency),
+            time_ms: u64::try_from(greeting.terms.2.as_millis()).unwrap_or(u64::MAX),
         };
         let body = self.ask_for_room(&message, wanted, wait)?;
         let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_line_says_how_much_is_asked_how_much_is_free_and_who_is_ahead() {
         let place = GpuAddress { server: "h".to_owned(), gpu: 1 };
-        let wanted = WantedDevice { place, memory: 8 << 30, twin: 0 };
+        let wanted = WantedDevice { place, memory: 8 << 30, share: 0, twin: 0 };
         let news = Waiting { ahead: 2, memory: 8 << 30, guarantee: 3 << 30 };
         assert_eq!(
             line(&news, &wanted),

@@ -18,6 +18,7 @@ use crate::usage::door::Door;
 use crate::usage::request::SessionRequest;
 use crate::usage::sessions::tests::{ends, with};
 use crate::usage::sessions::{Admission, Table};
+use crate::usage::turns::Turns;
 use crate::workers::worker_channel::WorkerChannel;
 
 struct OneGpu {
@@ -108,6 +109,8 @@ impl Host for OneGpu {
         let (channel, worker_end) = WorkerChannel::new(0).expect("made");
         let (door, conditions) = (Door::new(0, 4, false).expect("made"), with(0));
         let ends = (door, Arc::clone(&channel));
+        let terms = (conditions.source, 1, conditions.terms);
+        let turn = Turns::default().join(0, terms, None, &channel).expect("nobody else is there");
         let seat = self.sessions.lock().add(session_request, 0, Arc::clone(&conditions), ends, Instant::now());
         let seat = seat.expect("it has no guarantee");
         Ok(Admitted::Session(Admission {
@@ -121,6 +124,7 @@ impl Host for OneGpu {
             window_bytes: 0,
             asks: Asks::Never,
             key: [7; 16],
+            turn,
             conditions,
         }))
     }

@@ -44,6 +44,8 @@ pub(crate) fn with(quota: u64) -> Arc<Conditions> {
         transport: Transport::Socket,
         ceiling: 0,
         source: Source::User(1),
+        terms: floe_shares::Terms::default(),
+        time: Duration::ZERO,
     })
 }
 

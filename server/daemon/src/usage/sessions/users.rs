@@ -11,13 +11,18 @@ use super::{Session, SessionRequest, Sessions};
 use crate::entrance::limits::Source;
 
 impl Sessions {
-    /// What the sessions of a peer hold.
-    pub(crate) fn held_by(&self, source: Source) -> Held {
+    /// What the sessions of a peer hold; of time, what they were promised of this GPU's.
+    pub(crate) fn held_by(&self, source: Source, gpu: u32) -> Held {
         let its = self.rows.values().filter(|session| session.session_request.source == Some(source));
         its.fold(Held::default(), |held, session| {
             let quota = session.conditions.quota;
             let memory = if quota == 0 { session.worker.used } else { quota };
-            Held { sessions: held.sessions + 1, memory: held.memory.saturating_add(memory) }
+            let share = if session.gpu == gpu { session.conditions.terms.share } else { 0 };
+            Held {
+                sessions: held.sessions + 1,
+                memory: held.memory.saturating_add(memory),
+                share: held.share.saturating_add(share),
+            }
         })
     }
 
@@ -48,6 +53,13 @@ impl Sessions {
     pub(crate) fn by_token(&self) -> Vec<(u64, TokenNumber)> {
         let token = |(session, row): (&u64, &Session)| Some((*session, row.session_request.token?));
         self.rows.iter().filter_map(token).collect()
+    }
+
+    /// The sessions that have asked to end after a time, and that have lived for longer.
+    pub(crate) fn over_their_time(&self, now: Instant) -> Vec<(u64, Duration)> {
+        let limited = self.rows.iter().filter(|(_, row)| !row.conditions.time.is_zero());
+        let over = limited.filter(|(_, row)| now.saturating_duration_since(row.since) >= row.conditions.time);
+        over.map(|(session, row)| (*session, row.conditions.time)).collect()
     }
 
     /// The sessions of users with a name, each with its age.

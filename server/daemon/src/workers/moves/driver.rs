@@ -20,6 +20,7 @@ use rustix::process::Signal;
 use super::admission::{self, Plan};
 use super::registry::{NoPlace, Place};
 use super::watch::{Ending, Watch};
+use crate::entrance::admission::take_turns;
 use crate::entrance::conversation::{MoveRequest, Refusal};
 use crate::server::Server;
 use crate::status;
@@ -199,7 +200,14 @@ impl Driver {
             format!("no room {where_to} {}: free {} bytes, the session takes {bytes}", place(*gpu), no_room.free)
         })?;
         let asks = sessions.accounting().asks(*gpu, conditions.is_guaranteed);
+        let row = self.server.sessions.row(seat.clone());
+        let own = sessions.turn_of(self.session);
         drop(sessions);
+        let turn = match *gpu {
+            HOST_MEMORY => None,
+            gpu => Some(take_turns(&self.server, &conditions, gpu, own.as_deref(), &channel)?),
+        };
+        turn.iter().for_each(|turn| self.server.sessions().takes_turns(self.number, Arc::clone(turn)));
         let arrival = Arrival {
             number: self.number,
             importer: self.number,
@@ -209,13 +217,14 @@ impl Driver {
         };
         let post = Post {
             session: self.session,
-            row: self.server.sessions.row(seat.clone()),
+            row,
             channel: Arc::clone(&channel),
             worker_end,
             gpu: i32::try_from(*gpu).unwrap_or(i32::MAX),
             granularity: *granularity,
             asks,
             conditions,
+            turn,
         };
         let stream = self.stream.take().ok_or("it was started already")?;
         seat.take_part(self.number, Side::Target, self.to.clone()).map_err(|_| "it has ended already".to_owned())?;

@@ -85,6 +85,7 @@ impl Worker {
             joining: Joining::new(Vec::new(), Some(Taker::new(socket).noticing(noticed))),
             peers: Some(peers),
             moves: Some(MoveEnds { session: SESSION, orders: ordered, reports: Box::new(Words(says)) }),
+            turns: None,
             stands,
             resumption: Some(Resumption {
                 grace: HOUR,

@@ -70,6 +70,9 @@ impl<D: Device> Issuer<D> {
             if let Some(stop) = self.stopped.take() {
                 return Err(stop);
             }
+            if !self.await_turn() {
+                return Ok(());
+            }
             while !shared.queue.is_interrupted() {
                 let next = self.aside.commands.front().map(|next| next.sequence);
                 if next.is_some_and(|next| self.stands_ahead_of(next)) {
