@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use floe_settings::{CLIENT, CPU_DEVICE};
 
-use sessions::{end, migrate, ps, suspend, upgrade};
+use sessions::{end, migrate, ps, suspend, top, upgrade};
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
@@ -58,6 +58,8 @@ enum Command {
     Gpus(gpus::Arguments),
     /// Show the sessions on servers.
     Ps(ps::Arguments),
+    /// Watch GPUs and sessions of servers, as they change; end and move sessions.
+    Top(top::Arguments),
     /// End a session: your own, or as the operator any.
     End(end::Arguments),
     /// Move a running session to another GPU of its server, or to a new worker on its own.
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::End(arguments) => end::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Suspend(arguments) => suspend::suspend(&arguments),

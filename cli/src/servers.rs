@@ -1,5 +1,5 @@
 //! The servers of a command: those of `--on`, else those of the settings, else this machine's daemon.
-//! In: names. Out: their answers. It connects for one question at a time and keeps no connection.
+//! In: names. Out: their answers. It connects for a few questions at a time and keeps no connection.
 
 use std::process::ExitCode;
 
@@ -73,6 +73,8 @@ pub(crate) struct SessionRow {
     pub(crate) gpu_ms: u64,
     /// Milliseconds for which turns were taken on its GPU.
     pub(crate) of_ms: u64,
+    /// How often it got another worker.
+    pub(crate) moves: u32,
 }
 
 /// Whether the environment or the TOML file names devices.
@@ -92,6 +94,17 @@ pub(crate) const THIS_MACHINE: &str = "tcp://127.0.0.1";
 pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
     let servers = named_by_user(on)?;
     Ok(if servers.is_empty() { vec![THIS_MACHINE.to_owned()] } else { servers })
+}
+
+/// All servers that this user has: those of `--on`, else this machine's daemon and those of the settings.
+pub(crate) fn all(on: &[String]) -> Result<Vec<String>> {
+    let named = named_by_user(on)?;
+    if !on.is_empty() {
+        return Ok(named);
+    }
+    let mut all: Vec<String> = socket_of_this_machine().into_iter().collect();
+    all.extend(named.into_iter().filter(|server| Some(server) != all.first()).collect::<Vec<_>>());
+    Ok(if all.is_empty() { vec![THIS_MACHINE.to_owned()] } else { all })
 }
 
 /// The one server of a command that changes something there: the named one, else that of the settings, else this machine's
@@ -189,7 +202,12 @@ pub(crate) fn pairs_of(server: &str, gpus: &[GpuRow]) -> Result<Vec<Pair>> {
 /// The GPUs of a server that gets these credentials.
 pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<GpuRow>> {
     let body = ask(server, credentials, &ListGpus {})?;
-    let reply = ListGpus::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    gpu_rows(server, &body)
+}
+
+/// The rows of a reply to `ListGpus`.
+fn gpu_rows(server: &str, body: &[u8]) -> Result<Vec<GpuRow>> {
+    let reply = ListGpus::decode_reply(body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |gpu: floe_wire::Gpu<'_>| GpuRow {
         server: server.to_owned(),
         index: gpu.index,
@@ -209,9 +227,12 @@ pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<G
 
 /// The sessions of a server.
 pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
-    let body = ask(server, &settings()?.credentials, &ListSessions {})?;
-    let reply =
-        ListSessions::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    session_rows(server, &ask(server, &settings()?.credentials, &ListSessions {})?)
+}
+
+/// The rows of a reply to `ListSessions`.
+fn session_rows(server: &str, body: &[u8]) -> Result<Vec<SessionRow>> {
+    let reply = ListSessions::decode_reply(body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |session: floe_wire::SessionRow<'_>| SessionRow {
         server: server.to_owned(),
         session: session.session,
@@ -231,8 +252,57 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         class: if session.class == 0 { "batch" } else { "latency" },
         gpu_ms: session.gpu_ms,
         of_ms: session.of_ms,
+        moves: session.moves,
     };
     Ok(reply.sessions.into_iter().map(row).collect())
+}
+
+/// What a server says of itself at one time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Look {
+    pub(crate) gpus: Vec<GpuRow>,
+    pub(crate) sessions: Vec<SessionRow>,
+    pub(crate) loads: Vec<Load>,
+    /// Random bytes that tell this server from every other, wherever it is reached.
+    pub(crate) identity: Vec<u8>,
+}
+
+/// How busy a GPU is; `None` where its server cannot read it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// The GPU's index on its server.
+    pub(crate) gpu: u32,
+    /// Percent of the time during which a kernel ran.
+    pub(crate) utilization: Option<u64>,
+    /// Degrees Celsius.
+    pub(crate) temperature: Option<u64>,
+    /// Milliwatts.
+    pub(crate) power: Option<u64>,
+}
+
+/// Asks a server for its GPUs, its sessions and its GPUs' readings, on one connection.
+pub(crate) fn look(server: &str, credentials: &Credentials) -> Result<Look> {
+    let inquiry = Inquiry::open(server, credentials)?;
+    let (gpus, inquiry) = inquiry.ask_first(&ListGpus {})?;
+    let (sessions, inquiry) = inquiry.ask_first(&ListSessions {})?;
+    let readings = inquiry.ask(&ReadTelemetry { host: "", gpus: Vec::new(), slow: false, lasting: false })?;
+    let readings =
+        ReadTelemetry::decode_reply(&readings).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    let load = |gpu: &floe_wire::GpuTelemetry<'_>| {
+        let reading = |wanted: Reading| gpu.readings.iter().find(|it| it.number == wanted.number()).map(|it| it.value);
+        Load {
+            gpu: gpu.index,
+            utilization: reading(Reading::GpuUtilization),
+            temperature: reading(Reading::Temperature),
+            power: reading(Reading::Power),
+        }
+    };
+    Ok(Look {
+        gpus: gpu_rows(server, &gpus)?,
+        sessions: session_rows(server, &sessions)?,
+        loads: readings.gpus.iter().map(load).collect(),
+        identity: readings.server.to_vec(),
+    })
 }
 
 fn uuid_text(bytes: &[u8]) -> String {

@@ -5,4 +5,5 @@ pub(crate) mod end;
 pub(crate) mod migrate;
 pub(crate) mod ps;
 pub(crate) mod suspend;
+pub(crate) mod top;
 pub(crate) mod upgrade;

@@ -21,8 +21,13 @@ pub(crate) struct Arguments {
 
 /// Ends the session.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let server = servers::one(arguments.on.as_deref())?;
-    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
-    inquiry.ask(&EndSession { session: arguments.session, key: &[] })?;
+    ask(&servers::one(arguments.on.as_deref())?, arguments.session)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a server to end a session. When this returns, its worker is being ended.
+pub(super) fn ask(server: &str, session: u64) -> Result<()> {
+    let inquiry = Inquiry::open(server, &servers::settings()?.credentials)?;
+    inquiry.ask(&EndSession { session, key: &[] })?;
+    Ok(())
 }

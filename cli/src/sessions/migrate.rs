@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use floe_migrate::{Action, Phase};
-use floe_session::{Canceller, Inquiry, MigrationNews};
+use floe_session::{Canceller, Inquiry, Migration, MigrationNews};
 use floe_wire::{Call as _, Migrate, MigrateReply, Migrating};
 use serde::Serialize;
 
@@ -76,6 +76,14 @@ pub(crate) struct Moved {
     phases: Vec<PhaseTime>,
 }
 
+impl Moved {
+    /// Where the session is now.
+    pub(crate) fn heading(&self) -> String {
+        let gpu = self.gpu.unwrap_or_default();
+        format!("session {} is on GPU {gpu}; the program stood for {:.1} ms", self.session, self.pause_ms)
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct PhaseTime {
     phase: String,
@@ -86,38 +94,50 @@ struct PhaseTime {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let how = &arguments.how;
     let server = how.server()?;
-    let message = Migrate {
-        session: arguments.session,
-        key: &[],
-        gpu: arguments.to.unwrap_or(u32::MAX),
-        stop_and_copy: arguments.stop_and_copy,
-        patience_ms: how.patience_ms(),
-        action: Action::Move.number(),
-    };
+    let message = order(arguments.session, arguments.to, arguments.stop_and_copy, how.patience_ms());
     let moved = ask(server, &message, !how.json)?;
-    let heading = format!(
-        "session {} is on GPU {}; the program stood for {:.1} ms",
-        moved.session,
-        moved.gpu.unwrap_or_default(),
-        moved.pause_ms
-    );
-    print(&moved, &heading, how.json)?;
+    print(&moved, &moved.heading(), how.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Asks for a move and waits until it is over, with progress where it is to be shown.
 pub(crate) fn ask(server: String, message: &Migrate<'_>, is_shown: bool) -> Result<Moved> {
-    let inquiry = Inquiry::open(&server, &servers::settings()?.credentials)?;
-    let mut migration = inquiry.migrate(message)?;
+    let migration = begin(&server, message)?;
     cancel_by_signal(migration.canceller())?;
     let mut shown = Shown::new(is_shown);
+    let moved = follow(migration, server, message, |news| shown.goes(news))?;
+    shown.ends();
+    Ok(moved)
+}
+
+/// Asks for a move and waits until it is over, beside a screen that shows it by itself.
+pub(crate) fn ask_unseen(server: String, message: &Migrate<'_>) -> Result<Moved> {
+    follow(begin(&server, message)?, server, message, |_| {})
+}
+
+/// The message that orders a move; `to`: the GPU, or the server chooses.
+pub(crate) fn order(session: u64, to: Option<u32>, stop_and_copy: bool, patience_ms: u32) -> Migrate<'static> {
+    let (gpu, action) = (to.unwrap_or(u32::MAX), Action::Move.number());
+    Migrate { session, key: &[], gpu, stop_and_copy, patience_ms, action }
+}
+
+fn begin(server: &str, message: &Migrate<'_>) -> Result<Migration> {
+    Ok(Inquiry::open(server, &servers::settings()?.credentials)?.migrate(message)?)
+}
+
+/// Waits until a move is over.
+fn follow(
+    mut migration: Migration,
+    server: String,
+    message: &Migrate<'_>,
+    mut goes: impl FnMut(&Migrating),
+) -> Result<Moved> {
     let body = loop {
         match migration.news()? {
-            MigrationNews::Goes(news) => shown.goes(&news),
+            MigrationNews::Goes(news) => goes(&news),
             MigrationNews::Done(body) => break body,
         }
     };
-    shown.ends();
     let reply = Migrate::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     Ok(moved(server, message.session, &reply))
 }

@@ -1240,6 +1240,7 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             class: Sample::sample(source),
             gpu_ms: Sample::sample(source),
             of_ms: Sample::sample(source),
+            moves: Sample::sample(source),
         }
     }
 }

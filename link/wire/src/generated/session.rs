@@ -1275,7 +1275,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none. `share`, `weight` and `class` are as in `Attach`; for `gpu_ms` of the `of_ms` for which turns were taken on its GPU, the session had it.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none. `share`, `weight` and `class` are as in `Attach`; for `gpu_ms` of the `of_ms` for which turns were taken on its GPU, the session had it. `moves`: how often it got another worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -1295,6 +1295,7 @@ pub struct SessionRow<'a> {
     pub class: u32,
     pub gpu_ms: u64,
     pub of_ms: u64,
+    pub moves: u32,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -1314,7 +1315,8 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST;
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<16>(out);
@@ -1337,12 +1339,13 @@ impl<'a> Field<'a> for SessionRow<'a> {
         room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
         room[1..5].copy_from_slice(&crate::reader::length_bytes(self.user.len()));
         out.extend_from_slice(self.user.as_bytes());
-        let room = crate::reader::room::<28>(out);
+        let room = crate::reader::room::<32>(out);
         room[0..4].copy_from_slice(&self.share.to_le_bytes());
         room[4..8].copy_from_slice(&self.weight.to_le_bytes());
         room[8..12].copy_from_slice(&self.class.to_le_bytes());
         room[12..20].copy_from_slice(&self.gpu_ms.to_le_bytes());
         room[20..28].copy_from_slice(&self.of_ms.to_le_bytes());
+        room[28..32].copy_from_slice(&self.moves.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1364,6 +1367,7 @@ impl<'a> Field<'a> for SessionRow<'a> {
             class: reader.field("class")?,
             gpu_ms: reader.field("gpu_ms")?,
             of_ms: reader.field("of_ms")?,
+            moves: reader.field("moves")?,
         })
     }
 }

@@ -145,6 +145,8 @@ pub(crate) struct Session {
     moves: Option<(u32, Phase)>,
     /// The GPU that it has, or had before it was suspended.
     gpu: u32,
+    /// How often it got another worker.
+    moved: u32,
     /// The transport, for how long its client has been missing, and where it moves to.
     transport: String,
     /// Why it is to end, if it is.
@@ -324,6 +326,7 @@ impl Sessions {
             worker,
             moves: None,
             gpu,
+            moved: 0,
             transport,
             ending: None,
         };
@@ -479,6 +482,7 @@ impl Sessions {
                 class: u32::from(row.conditions.terms.class == Class::Latency),
                 gpu_ms: millis(usage.time),
                 of_ms: millis(usage.of),
+                moves: row.moved,
             })
             .collect()
     }

@@ -1,6 +1,6 @@
 //! Conversations with a server that ask for no GPU: questions, and moves of sessions.
 //! In: a server's address, one message. Out: the reply, or what becomes of a move until that comes.
-//! A connection has one question, and is closed after its reply.
+//! A connection has a few questions at most, and is closed after the last reply.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,8 +61,20 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] when the server refuses or leaves.
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
-        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit, trip: Duration::ZERO };
-        dialogue.ask(message, M::NAME, self.limit)
+        self.ask_first(message).map(|(body, _)| body)
+    }
+
+    /// Asks one question of several; the answer comes with what asks the next one. A server ends conversations of more
+    /// than 256 frames or 30 seconds.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the server refuses or leaves.
+    pub fn ask_first<M: Call>(self, message: &M) -> Result<(Vec<u8>, Self), ConnectError> {
+        let Self { link, server, limit } = self;
+        let mut dialogue = Dialogue { link, server: &server, limit, trip: Duration::ZERO };
+        let body = dialogue.ask(message, M::NAME, limit)?;
+        let link = dialogue.link;
+        Ok((body, Self { link, server, limit }))
     }
 }
 

@@ -98,6 +98,7 @@ impl Sessions {
         if !runs(&row.worker) || !runs(arrived) {
             return false;
         }
+        row.moved = row.moved.saturating_add(1);
         row.worker.seat.swap(&arrived.seat);
         std::mem::swap(&mut row.worker, arrived);
         if row.worker.gpu != HOST_MEMORY {
