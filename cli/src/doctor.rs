@@ -70,7 +70,7 @@ impl Findings {
 /// Runs all checks.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = Findings::default();
-    println!("floe {}", crate::version::version());
+    println!("floe {}", crate::install::version());
     let installation = Installation::of_this_executable()?;
     files(&mut findings, &installation);
     client_path(&mut findings);
@@ -105,7 +105,7 @@ fn files(findings: &mut Findings, installation: &Installation) {
 fn version(executable: &Path) -> Result<String> {
     let output = Command::new(executable).arg("--version").output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let own = crate::version::version();
+    let own = crate::install::version();
     anyhow::ensure!(
         text.split_once(' ').is_some_and(|(_, version)| version == own),
         "{} is of another build than floe {own}: {text}\n         install all of floe from one build",

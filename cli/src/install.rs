@@ -60,6 +60,11 @@ impl Installation {
     }
 }
 
+/// The version, the protocol, and the commit if xtask passed it to the build.
+pub(crate) fn version() -> String {
+    floe_wire::version(option_env!("FLOE_COMMIT"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,24 +16,25 @@ mod run;
 mod serve;
 mod servers;
 mod sessions;
+mod setup;
 mod table;
 mod token;
-mod version;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use floe_settings::{CLIENT, CPU_DEVICE};
 
 use sessions::{end, migrate, ps, suspend, top, upgrade};
+use setup::manual;
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
 /// A flag wins over an environment variable (FLOE_*), a variable over a TOML file (FLOE_CONFIG, else
 /// ~/.config/floe/floe.toml, else /etc/floe/floe.toml).
 #[derive(Debug, Parser)]
-#[command(name = "floe", version = version::version(), after_help = after_help())]
+#[command(name = "floe", version = install::version(), after_help = after_help())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -78,6 +79,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Measure what reaching a GPU through floe costs.
     Bench(bench::Arguments),
+    /// Print the script by which a shell completes floe's commands and flags.
+    Completions(manual::Completions),
+    /// Write the manual's pages to a folder.
+    Man(manual::Pages),
     /// The emulated network of `floe run --rtt --bandwidth`.
     #[command(hide = true)]
     Relay(relay::Arguments),
@@ -99,6 +104,8 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Completions(arguments) => manual::complete(&arguments, Arguments::command()),
+        Command::Man(arguments) => manual::write(&arguments, Arguments::command()),
         Command::Relay(arguments) => relay::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {

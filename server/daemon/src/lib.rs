@@ -23,6 +23,9 @@ pub use error::DaemonError;
 pub use life::run;
 pub use options::{CachePlace, Options, ServerFlags, Settings, tokens_folder};
 
+/// What floed does, as its help says it.
+pub const ABOUT: &str = "Offers this machine's GPUs to CUDA programs on other machines (and on this one)";
+
 /// Writes a line for the operator to stderr.
 fn log(words: std::fmt::Arguments<'_>) {
     log_entry(&format!("floed: {words}\n"));

@@ -6,9 +6,8 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Parser;
 use floe_daemon::{Options, Settings};
 
-/// Offers this machine's GPUs to CUDA programs on other machines (and on this one).
 #[derive(Debug, Parser)]
-#[command(name = "floed", version = floe_wire::version(option_env!("FLOE_COMMIT")))]
+#[command(name = "floed", about = floe_daemon::ABOUT, version = floe_wire::version(option_env!("FLOE_COMMIT")))]
 struct Arguments {
     #[command(flatten)]
     options: Options,
