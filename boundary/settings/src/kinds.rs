@@ -280,6 +280,28 @@ impl Kind for Level {
     }
 }
 
+/// The form of a server's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One object a line, for programs.
+    Json,
+}
+
+impl Kind for LogFormat {
+    type Value = Self;
+
+    fn read(text: &str) -> Result<Self, Wrong> {
+        match text.trim() {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(Wrong::new("not a form of a log", text, "write text or json")),
+        }
+    }
+}
+
 /// The form of the counters that are printed when the process ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Report {

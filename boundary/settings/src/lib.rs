@@ -26,7 +26,7 @@ pub use device::GpuAddress;
 pub use driver::{DRIVER_VARIABLES, DriverVariable, is_for_workers};
 pub use error::SettingsError;
 pub use given::Given;
-pub use kinds::{Level, Nccl, Report, Shape};
+pub use kinds::{Level, LogFormat, Nccl, Report, Shape};
 pub use names::{Unknown, unknown_variables};
 pub use origin::Origin;
 pub use page::page;

@@ -4,8 +4,8 @@
 use crate::error::SettingsError;
 use crate::given::Given;
 use crate::kinds::{
-    Compute, Count, Devices, FilePath, Level, List, Micros, Nccl, Port, Report, Seconds, Secret, Size, Span, Switch,
-    Text, Trace,
+    Compute, Count, Devices, FilePath, Level, List, LogFormat, Micros, Nccl, Port, Report, Seconds, Secret, Size, Span,
+    Switch, Text, Trace,
 };
 use crate::rows::table;
 use crate::source::Source;
@@ -148,6 +148,10 @@ table! {
         "Refuse sessions where the kernel lacks a part of the sandbox (Landlock, seccomp).";
     fixed_addresses: Switch, "FLOE_FIXED_ADDRESSES", All, "", default "no",
         "Load drivers at the same addresses in every worker. Moves do not need it; an attack on one worker then works on all.";
+    log_format: LogFormat, "FLOE_LOG_FORMAT", All, "FORM", default "text",
+        "Form of the log on stderr: text, or json, which has an object with time, level, program and session in each line.";
+    log_level: Level, "FLOE_LOG_LEVEL", All, "LEVEL", default "info",
+        "What is logged: error, warn (with all that workers write), info or debug.";
     user: Text, "FLOE_USER", All, "NAME", unset "floe, where there is such a user",
         "The user to run as, where root has started this.";
     worker: FilePath, "FLOE_WORKER", All, "PATH", unset "floe-worker beside this executable",

@@ -32,7 +32,7 @@ pub use ids::{
 };
 pub use image::{Entry, Failure, Image, Own};
 pub use message::{Call, Class, Decode, Message};
-pub use printable::{MOST_WORDS, printable, printable_within};
+pub use printable::{MOST_WORDS, is_plain, printable, printable_within};
 pub use reader::{Field, Reader};
 pub use recipe::{Key, KeyPart, Object, ObjectKind, Recipe};
 pub use runs::changed_runs;

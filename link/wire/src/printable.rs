@@ -19,9 +19,15 @@ pub fn printable_within(characters: usize, words: &str) -> String {
 fn shown(character: char) -> char {
     match character {
         '\n' | '\r' | '\t' | '\u{85}' | '\u{2028}' | '\u{2029}' => ' ',
-        other if other.is_control() || turns_text(other) => char::REPLACEMENT_CHARACTER,
-        other => other,
+        other if is_plain(other) => other,
+        _ => char::REPLACEMENT_CHARACTER,
     }
+}
+
+/// Whether a terminal shows a character and does nothing else with it: it ends no line, moves no cursor and turns no text.
+#[must_use]
+pub fn is_plain(character: char) -> bool {
+    !character.is_control() && !turns_text(character) && !matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 /// Whether a character reorders the text around it, or is invisible.

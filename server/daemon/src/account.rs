@@ -12,7 +12,7 @@ use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
 
 use crate::error::DaemonError;
-use crate::log;
+use crate::{log, warn};
 
 /// The user that a daemon of root becomes by default, if it exists.
 const USUAL: &str = "floe";
@@ -112,7 +112,7 @@ impl Account {
 /// Warns if the daemon serves as root.
 pub(crate) fn warn_of_root() {
     if Uid::effective().is_root() {
-        log(format_args!(
+        warn(format_args!(
             "WARNING: running as root: a client that breaks out of its worker is root\n  \
              make the user that floed then becomes: useradd --system {USUAL}; or name another with --user"
         ));

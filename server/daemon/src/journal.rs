@@ -2,16 +2,19 @@
 //! In: events, lines about connections and lines of sessions, each with its peer. Out: the lines within the limits, on
 //! stderr; the tally. Omitted lines are counted, and the next line gives their number.
 
+pub(crate) mod lines;
+
 use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use floe_lock::lock;
 use floe_metrics::{Event, Refusal, Tally};
+use floe_settings::LogFormat;
 use floe_transport::Peer;
 
 use crate::entrance::limits::{Permit, Refusals, Source, Words};
-use crate::{log, log_entry};
+use crate::{log, warn};
 
 /// Bytes per minute that all sessions of one peer may write.
 const BYTES_OF_ONE: u32 = 64 << 10;
@@ -23,27 +26,35 @@ const BYTES_OF_ALL: u32 = 1 << 20;
 pub(crate) struct Journal {
     refusals: Mutex<Refusals>,
     words: Mutex<Words>,
+    /// Bytes of an entry beside its text.
+    beside: usize,
     /// The numbers of events, also of those that are not logged.
     pub(crate) tally: Tally,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self {
-            refusals: Mutex::default(),
-            words: Mutex::new(Words::new(BYTES_OF_ONE, BYTES_OF_ALL)),
-            tally: Tally::default(),
-        }
+        Self::of(LogFormat::Text)
     }
 }
 
 impl Journal {
+    /// The journal of a log of this form.
+    pub(crate) fn of(format: LogFormat) -> Self {
+        Self {
+            refusals: Mutex::default(),
+            words: Mutex::new(Words::new(BYTES_OF_ONE, BYTES_OF_ALL)),
+            beside: if format == LogFormat::Json { lines::JSON_BYTES } else { 0 },
+            tally: Tally::default(),
+        }
+    }
+
     /// Counts a connection that was refused, and logs why, within the limit.
     pub(crate) fn refused(&self, peer: &Peer, kind: Refusal, why: &dyn Display) {
         self.tally.count(Event::Refused(kind));
         match lock(&self.refusals).line(Instant::now()) {
-            Permit::Write { left_out: 0 } => log(format_args!("{peer}: {why}")),
-            Permit::Write { left_out } => log(format_args!("{peer}: {why} (refusals omitted before it: {left_out})")),
+            Permit::Write { left_out: 0 } => warn(format_args!("{peer}: {why}")),
+            Permit::Write { left_out } => warn(format_args!("{peer}: {why} (refusals omitted before it: {left_out})")),
             Permit::LeaveOut => {}
         }
     }
@@ -51,8 +62,8 @@ impl Journal {
     /// Logs why a connection could not be accepted, within the limit.
     pub(crate) fn not_accepted(&self, why: &dyn Display) {
         match lock(&self.refusals).line(Instant::now()) {
-            Permit::Write { left_out: 0 } => log(format_args!("{why}")),
-            Permit::Write { left_out } => log(format_args!("{why} (refusals omitted before it: {left_out})")),
+            Permit::Write { left_out: 0 } => warn(format_args!("{why}")),
+            Permit::Write { left_out } => warn(format_args!("{why} (refusals omitted before it: {left_out})")),
             Permit::LeaveOut => {}
         }
     }
@@ -61,17 +72,17 @@ impl Journal {
     /// if the entry is omitted.
     pub(crate) fn of_session(&self, source: Source, entry: &str) -> bool {
         let mut words = lock(&self.words);
-        let permit = words.line(source, entry.len(), Instant::now());
+        let permit = words.line(source, entry.len() + self.beside, Instant::now());
         let unsaid = if permit == Permit::LeaveOut { 0 } else { words.take_unsaid() };
         drop(words);
         if unsaid > 0 {
             log(format_args!("omitted lines of peers that have been quiet since: {unsaid}"));
         }
         match permit {
-            Permit::Write { left_out: 0 } => log_entry(entry),
+            Permit::Write { left_out: 0 } => lines::entry(entry),
             Permit::Write { left_out } => {
-                log(format_args!("{source}: its sessions log too much; lines omitted: {left_out}"));
-                log_entry(entry);
+                warn(format_args!("{source}: its sessions log too much; lines omitted: {left_out}"));
+                lines::entry(entry);
             }
             Permit::LeaveOut => {}
         }

@@ -3,12 +3,9 @@
 //! It never loads CUDA and never touches a session's data. A peer's mistake only makes it refuse.
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
-
 mod account;
 mod entrance;
 mod error;
-pub mod flags;
 mod journal;
 mod life;
 mod modules;
@@ -20,19 +17,10 @@ mod usage;
 mod workers;
 
 pub use error::DaemonError;
+pub use journal::lines::log_failure;
+use journal::lines::{log, warn};
 pub use life::run;
-pub use options::{CachePlace, Options, ServerFlags, Settings, tokens_folder};
+pub use options::{CachePlace, Options, ServerFlags, Settings, flags, tokens_folder};
 
 /// What floed does, as its help says it.
 pub const ABOUT: &str = "Offers this machine's GPUs to CUDA programs on other machines (and on this one)";
-
-/// Writes a line for the operator to stderr.
-fn log(words: std::fmt::Arguments<'_>) {
-    log_entry(&format!("floed: {words}\n"));
-}
-
-/// Writes whole lines for the operator, each with its source.
-fn log_entry(entry: &str) {
-    // Not `eprintln`, which panics when stderr is closed: the daemon continues without a log.
-    let _ = std::io::stderr().write_all(entry.as_bytes());
-}

@@ -27,7 +27,7 @@ use crate::entrance::token::{Token, random};
 use crate::entrance::tokens::UserTokens;
 use crate::entrance::users::Users;
 use crate::error::DaemonError;
-use crate::journal::Journal;
+use crate::journal::{Journal, lines};
 use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
 use crate::server::Server;
@@ -40,7 +40,7 @@ use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
 use crate::workers::probe;
-use crate::{log, protection};
+use crate::{log, protection, warn};
 
 /// The folder of the socket of root's daemon.
 const SOCKET_FOLDER: &str = "/run/floe";
@@ -52,6 +52,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`DaemonError`] when it cannot start or can no longer wait for connections.
 pub fn run(settings: &Settings) -> Result<(), DaemonError> {
+    lines::start(settings.log_format, settings.values.log_level);
     let signal = signals(&[SIGTERM, SIGINT])?;
     let reload = reload_signal(settings)?;
     let served = settings.until_exit_of.map(watch).transpose()?;
@@ -63,9 +64,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let port = settings.metrics.map(figures::listen).transpose()?;
     // A private daemon serves its own user only, and logs to the program's stderr.
     let private = served.is_some();
-    let account = if private { None } else { leave_root(settings)? };
-    let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
-    account.map_or(Ok(()), |account| account.shut())?;
+    let probe = probe_as_its_user(settings, private)?;
     user_tokens.read()?;
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
@@ -106,13 +105,21 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         sessions,
         turns: Turns::default(),
         gate: Arc::new(Gate::new(raise_descriptors())?),
-        journal: Journal::default(),
+        journal: Journal::of(settings.log_format),
         audit: Audit::open(settings.audit().map(PathBuf::as_path))?,
         pulse: Pulse::new().map_err(DaemonError::system("cannot make the main loop's pulse"))?,
         moves: Moves::default(),
     });
     start_looking(&server, port)?;
     serve(Doors { listeners, signal, reload, served }, server)
+}
+
+/// Becomes the user that serves, and looks for GPUs as that user.
+fn probe_as_its_user(settings: &Settings, private: bool) -> Result<Probe, DaemonError> {
+    let account = if private { None } else { leave_root(settings)? };
+    let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
+    account.map_or(Ok(()), |account| account.shut())?;
+    Ok(probe)
 }
 
 /// Starts the threads that look at sessions, and the one that shows figures.
@@ -169,7 +176,7 @@ fn linked(named: &[Address], kind: &str) -> Vec<Address> {
     if kind == "cpu" || named.is_empty() {
         return named.to_vec();
     }
-    log(format_args!("WARNING: with NVIDIA's driver --peer serves NCCL only: copies between servers pass the client"));
+    warn(format_args!("WARNING: with NVIDIA's driver --peer serves NCCL only: copies between servers pass the client"));
     Vec::new()
 }
 
@@ -189,7 +196,7 @@ fn raise_descriptors() -> u64 {
 /// Opens the cache of modules. Without it every module is sent each time, which is slow but no failure.
 fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
     let failed = |error: &std::io::Error| {
-        log(format_args!("modules are not cached in {}: {error}", place.folder.display()));
+        warn(format_args!("modules are not cached in {}: {error}", place.folder.display()));
     };
     ModuleCache::open(&place.folder, place.limit).inspect_err(failed).ok().map(Arc::new)
 }
@@ -266,10 +273,10 @@ fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
 fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String>, DaemonError> {
     let words = protection::words(&settings.worker, library, settings.sandbox)?;
     if let Some(words) = &words {
-        log(format_args!("WARNING: {words}: a client that takes over its worker is less confined"));
+        warn(format_args!("WARNING: {words}: a client that takes over its worker is less confined"));
     }
     if settings.values.fixed_addresses {
-        log(format_args!(
+        warn(format_args!(
             "WARNING: addresses are the same in every worker (--fixed-addresses): one attack works on all"
         ));
     }
@@ -280,14 +287,14 @@ fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String
 fn say_unknown_variables() {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for unknown in floe_settings::unknown_variables(names) {
-        log(format_args!("{unknown}"));
+        warn(format_args!("{unknown}"));
     }
 }
 
 /// Warns the operator about clear text.
 fn say_what_is_not_sealed(settings: &Settings) {
     if let Some(address) = settings.tcp.as_ref().filter(|address| settings.clear_text && !is_loopback(address)) {
-        log(format_args!(
+        warn(format_args!(
             "clear text is allowed: anyone on the network path can read and change what clients send to {address}"
         ));
     }

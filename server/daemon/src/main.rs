@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let Arguments { options } = Arguments::parse();
     let outcome = if options.private && !options.detached { detach() } else { serve(&options) };
     outcome.unwrap_or_else(|error| {
-        eprintln!("floed: {error}");
+        floe_daemon::log_failure(&error);
         ExitCode::FAILURE
     })
 }

@@ -2,17 +2,18 @@
 //! In: parsed flags. Out: [`Settings`] with all defaults, or why they cannot hold together.
 //! It opens no socket and makes no file.
 
+pub mod flags;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use floe_settings::{Given, ProcessSource, SERVER, ServerSettings, Source, set_folder, token_file};
+use floe_settings::{Given, LogFormat, ProcessSource, SERVER, ServerSettings, Source, set_folder, token_file};
 use floe_transport::{Address, Identity, ServerTls, Transport, suitable_connections};
 use floe_worker::contract::Demand;
 
 use crate::entrance::limits::Share;
 use crate::error::DaemonError;
-use crate::flags;
 
 /// Twice the memory that a worker needs before its first command.
 const LEAST_HOST_MEMORY: u64 = 128 << 20;
@@ -94,6 +95,8 @@ pub struct Settings {
     pub sandbox: Demand,
     /// The worker's executable.
     pub worker: PathBuf,
+    /// The form of the log. A private daemon's is text: the command that started it reads it.
+    pub log_format: LogFormat,
     /// The process a private daemon serves.
     pub until_exit_of: Option<i32>,
 }
@@ -149,6 +152,7 @@ impl Settings {
             module_cache: module_cache(&values, source),
             sandbox: demand(values.no_sandbox, values.require_sandbox)?,
             worker: values.worker.clone().map_or_else(worker_beside_this_executable, Ok)?,
+            log_format: if options.private { LogFormat::Text } else { values.log_format },
             until_exit_of: options.until_exit_of,
             values,
         };

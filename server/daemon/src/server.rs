@@ -19,11 +19,11 @@ use crate::entrance::token::Token;
 use crate::entrance::tokens::UserTokens;
 use crate::entrance::users::Users;
 use crate::journal::Journal;
-use crate::log;
 use crate::modules::module_cache::ModuleCache;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
+use crate::warn;
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
@@ -105,7 +105,7 @@ impl Server {
     /// Writes an event to the audit log, and logs if that is not possible.
     pub(crate) fn audits(&self, whose: &Whose, event: &Event<'_>) {
         if let Err(error) = self.audit.write(whose, event, Instant::now()) {
-            log(format_args!("WARNING: lines of the audit log are lost: {error}"));
+            warn(format_args!("WARNING: lines of the audit log are lost: {error}"));
         }
     }
 
@@ -113,7 +113,7 @@ impl Server {
     pub(crate) fn reload(&self) {
         self.users.reload(&self.offered);
         if let Err(error) = self.audit.reopen() {
-            log(format_args!("the audit log goes on in the file that it has: {error}"));
+            warn(format_args!("the audit log goes on in the file that it has: {error}"));
         }
     }
 

@@ -21,8 +21,8 @@ use super::closing::{AGAIN, MOST};
 use super::gate::{Connection, Gate};
 use super::reception::welcome;
 use crate::error::DaemonError;
-use crate::log;
 use crate::server::Server;
+use crate::warn;
 
 /// How often a private daemon checks for the end of its last session, after its process has ended.
 const LAST_SESSIONS: Duration = Duration::from_millis(50);
@@ -208,7 +208,7 @@ impl<'a> Porch<'a> {
         let now = Instant::now();
         if self.said_paused.get().is_none_or(|said| now.saturating_duration_since(said) >= SAID) {
             self.said_paused.set(Some(now));
-            log(format_args!(
+            warn(format_args!(
                 "not accepting Unix connections for now: descriptors from local users delay the closing of old ones: {MOST}"
             ));
         }

@@ -14,9 +14,9 @@ use super::conversation;
 use super::conversation::{ConversationError, Outcome, Time as _};
 use super::gate::{Connection, Pass};
 use super::waiting;
-use crate::log;
 use crate::server::Server;
 use crate::usage::door::{Arrived, Kept, close};
+use crate::warn;
 use crate::workers::moves::attend;
 use crate::workers::tending;
 
@@ -25,7 +25,7 @@ pub(crate) fn welcome(server: &Arc<Server>, pass: Pass, connection: Connection) 
     let server = Arc::clone(server);
     let serve = move || serve(&server, pass, connection);
     if let Err(error) = std::thread::Builder::new().name("connection".into()).spawn(serve) {
-        log(format_args!("cannot start a thread for a connection: {error}"));
+        warn(format_args!("cannot start a thread for a connection: {error}"));
     }
 }
 

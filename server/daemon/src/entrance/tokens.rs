@@ -11,7 +11,7 @@ use floe_lock::lock;
 use floe_transport::{Secret, ServerKey, TokenNumber};
 use floe_users::{FileError, Name, Revoked, Tokens, server_key};
 
-use crate::log;
+use crate::{log, warn};
 
 /// Who a token was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl UserTokens {
             return;
         }
         if let Err(error) = self.read() {
-            log(format_args!("the tokens of users stay as they were: {error}"));
+            warn(format_args!("the tokens of users stay as they were: {error}"));
             // Said once for each change.
             let Known { tokens, secrets, .. } = &*known;
             *lock(&self.known) = Arc::new(Known { tokens: tokens.clone(), secrets: secrets.clone(), stamp });

@@ -12,7 +12,7 @@ use nix::unistd::{Uid, User};
 
 use super::conversation::Refusal;
 use super::limits::Source;
-use crate::{log, status};
+use crate::{log, status, warn};
 
 /// The users, as the policy has them now.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Users {
                 log(format_args!("policy read again: {}: {}", path.display(), words(&policy, offered)));
                 *lock(&self.policy) = Some(Arc::new(policy));
             }
-            Err(error) => log(format_args!("the policy stays as it was: {error}")),
+            Err(error) => warn(format_args!("the policy stays as it was: {error}")),
         }
     }
 

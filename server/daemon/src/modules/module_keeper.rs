@@ -12,7 +12,7 @@ use floe_worker::cache_channel::{CacheAnswer, CacheEnd, CacheRequest, Hash};
 
 use super::module_cache;
 use super::module_cache::ModuleCache;
-use crate::log;
+use crate::warn;
 
 /// The most requests of one session: several for each module of the largest programs.
 const REQUESTS: u32 = 1 << 20;
@@ -44,7 +44,7 @@ impl ModuleKeeper {
         let run = move || {
             let session = self.session;
             if let Err(error) = self.serve(&worker) {
-                log(format_args!("session {session}: its modules are no longer cached: {error}"));
+                warn(format_args!("session {session}: its modules are no longer cached: {error}"));
             }
         };
         std::thread::Builder::new().name("modules".into()).spawn(run).map(drop)

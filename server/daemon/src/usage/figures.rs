@@ -13,8 +13,8 @@ use floe_wire::NEWEST_VERSION;
 
 use super::telemetry::{Target, TelemetrySample};
 use crate::error::DaemonError;
-use crate::log;
 use crate::server::Server;
+use crate::{log, warn};
 
 /// Listens for those who ask for figures, while the daemon still has its first user's rights.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, DaemonError> {
@@ -27,7 +27,7 @@ pub(crate) fn start(server: &Arc<Server>, listener: TcpListener) -> Result<(), D
     let address = Port::start(listener, Arc::new(Watched(Arc::clone(server))), Limits::default()).map_err(failed)?;
     log(format_args!("figures: http://{address}/metrics"));
     if !address.ip().is_loopback() {
-        log(format_args!(
+        warn(format_args!(
             "WARNING: whoever reaches {address} may read the figures: names of GPUs, numbers of sessions"
         ));
     }

@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use super::accounting::{Accounting, Excess};
 use super::sessions::Sessions;
 use crate::error::DaemonError;
-use crate::log;
 use crate::server::Server;
+use crate::warn;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ fn look(server: &Weak<Server>) {
             }
         }
         if unseen >= PATIENCE && !std::mem::replace(&mut said, true) {
-            log(format_args!(
+            warn(format_args!(
                 "quotas are not checked against the GPU's own figures: NVIDIA's management library reports none for this machine's processes"
             ));
         }
@@ -75,7 +75,7 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
     let (seen, over) = judge(server.sessions().accounting(), &sessions, processes.as_ref());
     for (session, excess) in over {
         let words = end(&server.sessions(), session, excess);
-        log(format_args!("{words}"));
+        warn(format_args!("{words}"));
     }
     seen
 }

@@ -60,7 +60,7 @@ impl Telemetry {
             "nvidia" => match Nvidia::open() {
                 Ok(nvidia) => Source::Nvidia(Box::new(nvidia)),
                 Err(error) => {
-                    crate::log(format_args!("power, temperature and the like cannot be read: {error}"));
+                    crate::warn(format_args!("power, temperature and the like cannot be read: {error}"));
                     Source::None
                 }
             },

@@ -18,9 +18,9 @@ use rustix::process::Signal;
 use super::broker::{Broker, Came, Deed};
 use super::supervision::Ear;
 use super::worker_channel::WorkerChannel;
-use crate::log;
 use crate::usage::seat::Seat;
 use crate::usage::sessions::Table;
+use crate::warn;
 
 /// Messages of a worker that are read before its other output.
 const MESSAGES: u32 = 32;
@@ -82,7 +82,7 @@ impl Peers {
     }
 
     fn kill(&self, session: u64, why: &str) {
-        log(format_args!("session {session}: killing its worker: {why}"));
+        warn(format_args!("session {session}: killing its worker: {why}"));
         let ender = self.sessions.lock().ender(session);
         if let Some(worker) = ender {
             worker.signal(Signal::KILL);

@@ -23,7 +23,7 @@ pub(crate) fn probe(worker: &Path, library: &str) -> Result<Probe, DaemonError> 
         return Err(failed(if words.is_empty() { output.status.to_string() } else { words }));
     }
     if !words.is_empty() {
-        crate::log(format_args!("{words}"));
+        crate::warn(format_args!("{words}"));
     }
     let probe: Probe = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
     if probe.gpus.is_empty() {
