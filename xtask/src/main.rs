@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 mod header;
 mod pack;
+mod package;
 mod test;
 mod toolchain;
 
@@ -48,6 +49,12 @@ enum Command {
         /// Build for shipping, in target/shipped: optimized across crates, stripped, without paths of this machine
         #[arg(long)]
         shipping: bool,
+    },
+    /// Builds an installation for shipping and packs it as a Debian package in target/package
+    Package {
+        /// Pack the installation of `cargo xtask dist` instead: sooner there, larger, with paths of this machine
+        #[arg(long)]
+        dist: bool,
     },
     /// Builds an installation and runs `floe demo` from it
     Demo,
@@ -88,6 +95,10 @@ fn main() -> Result<()> {
         Command::CheckHeader => header::check(),
         Command::Dist { shipping: true } => dist::ship().map(|folder| println!("{}", folder.display())),
         Command::Dist { shipping: false } => dist::dist().map(|folder| println!("{}", folder.display())),
+        Command::Package { dist } => {
+            let installation = if dist { dist::dist() } else { dist::ship() };
+            package::package(&installation?).map(|package| println!("{}", package.display()))
+        }
         Command::Demo => dist::demo(),
         Command::Test => test::test(),
         Command::Examples => test::example_programs(),

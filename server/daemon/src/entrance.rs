@@ -10,6 +10,7 @@ pub(crate) mod gate;
 pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod listen;
+pub(crate) mod notify;
 pub(crate) mod reception;
 pub(crate) mod token;
 pub(crate) mod tokens;

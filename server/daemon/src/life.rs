@@ -23,6 +23,7 @@ use crate::account::{self, Account};
 use crate::entrance::gate::Gate;
 use crate::entrance::limits::SessionLimits;
 use crate::entrance::listen::{Doors, accept_all};
+use crate::entrance::notify;
 use crate::entrance::token::{Token, random};
 use crate::entrance::tokens::UserTokens;
 use crate::entrance::users::Users;
@@ -133,6 +134,9 @@ fn start_looking(server: &Arc<Server>, port: Option<TcpListener>) -> Result<(), 
 /// Serves until the end, and ends what is left.
 fn serve(doors: Doors, server: Arc<Server>) -> Result<(), DaemonError> {
     let outcome = accept_all(&doors, &server, || announce(&doors.listeners, doors.served.is_some()));
+    if doors.served.is_none() {
+        notify::tell(notify::STOPPING);
+    }
     server.pulse.end();
     close(doors);
     end_workers(&server);
@@ -355,7 +359,11 @@ fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
         .iter()
         .try_for_each(|listener| writeln!(stdout, "{word} {}", listener.address()))
         .and_then(|()| stdout.flush())
-        .map_err(DaemonError::system("cannot write the addresses to stdout"))
+        .map_err(DaemonError::system("cannot write the addresses to stdout"))?;
+    if !private {
+        notify::tell(notify::READY);
+    }
+    Ok(())
 }
 
 /// Ends every worker: by SIGTERM, later by SIGKILL.

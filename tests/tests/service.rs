@@ -1,0 +1,78 @@
+//! The daemon as a service: it tells its manager when it is ready and when it ends, and runs from a package. In: an
+//! installation, a socket as systemd makes it, a package. Out: what the manager hears, what a program computes.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use floe_tests::{Floed, made_folder};
+
+/// For what a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn heard(manager: &UnixDatagram) -> String {
+    let mut bytes = [0; 512];
+    let count = manager.recv(&mut bytes).expect("the daemon says something");
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[test]
+fn the_service_manager_hears_when_connections_are_accepted_and_when_the_daemon_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("bound");
+    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut daemon = Floed::start_with(&[], &[("NOTIFY_SOCKET", &path.display().to_string())]);
+    assert!(heard(&manager).lines().any(|line| line == "READY=1"));
+    assert_eq!(daemon.terminate(), Some(0));
+    assert!(heard(&manager).lines().any(|line| line == "STOPPING=1"));
+}
+
+#[test]
+fn a_service_manager_that_is_not_there_keeps_nobody_from_serving() {
+    let mut daemon = Floed::start_with(&[], &[("NOTIFY_SOCKET", "@floe-nobody-listens-here")]);
+    assert_eq!(daemon.terminate(), Some(0));
+}
+
+/// The package that `cargo xtask package` has made last.
+fn package() -> PathBuf {
+    let folder = made_folder("FLOE_PACKAGE", "package");
+    let files = std::fs::read_dir(&folder).expect("read").map(|entry| entry.expect("read").path());
+    let mut packages = files.filter(|path| path.extension().is_some_and(|end| end == "deb"));
+    packages.next().unwrap_or_else(|| panic!("no package in {}: `cargo xtask package` makes one", folder.display()))
+}
+
+/// The output of a program that succeeds.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+#[ignore = "by hand: needs a package, which `cargo xtask package --dist` makes"]
+fn a_package_serves_from_where_it_is_unpacked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    output(Command::new("dpkg-deb").arg("--extract").arg(package()).arg(folder.path()));
+    let usr = folder.path().join("usr");
+    for file in [
+        "lib/systemd/system/floed.service",
+        "lib/sysusers.d/floe.conf",
+        "share/bash-completion/completions/floe",
+        "share/man/man1/floe-run.1.gz",
+        "share/man/man8/floed.8.gz",
+        "lib/floe/lib/client/libcuda.so.1",
+        "lib/floe/lib/client/cupti/libcupti.so.13",
+    ] {
+        assert!(usr.join(file).is_file(), "{file}");
+    }
+    let daemon = Floed::start_open(&usr, &[]);
+    let sees = |on: &str| output(Command::new(usr.join("bin/floe")).args(["gpus", "--json", "--on", on]));
+    assert!(sees(daemon.unix()).contains("floe CPU device"));
+    let demo = usr.join("lib/floe/bin/floe-demo").display().to_string();
+    let device = format!("{}:0", daemon.unix());
+    let run = |floe: &Path| output(Command::new(floe).args(["run", "--on", &device, "--", &demo]));
+    assert!(run(&usr.join("bin/floe")).contains("equal the CPU's"));
+}
