@@ -27,7 +27,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use floe_settings::{CLIENT, CPU_DEVICE};
 
 use sessions::{end, migrate, ps, suspend, top, upgrade};
-use setup::manual;
+use setup::{cdi, manual};
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
@@ -79,6 +79,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Measure what reaching a GPU through floe costs.
     Bench(bench::Arguments),
+    /// Write the file by which container engines give containers GPUs (Container Device Interface).
+    Cdi(cdi::Arguments),
     /// Print the script by which a shell completes floe's commands and flags.
     Completions(manual::Completions),
     /// Write the manual's pages to a folder.
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Cdi(arguments) => cdi::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::write(&arguments, Arguments::command()),
         Command::Relay(arguments) => relay::run(&arguments),

@@ -121,7 +121,7 @@ pub(crate) fn one(on: Option<&str>) -> Result<String> {
 }
 
 /// The daemon's socket where it makes one by itself: for this user, or for all.
-fn socket_of_this_machine() -> Option<String> {
+pub(crate) fn socket_of_this_machine() -> Option<String> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
     let folders = runtime.into_iter().chain(["/run".into()]);
     let socket = folders.map(|folder| folder.join("floe/floed.sock")).find(|socket| socket.exists())?;

@@ -1,3 +1,4 @@
-//! What others need to know of this installation: shells and `man`.
+//! What others need to know of this installation: shells, `man`, container engines.
 
+pub(crate) mod cdi;
 pub(crate) mod manual;

@@ -1,0 +1,217 @@
+//! `floe cdi`: a file by which container engines give containers floe's GPUs (Container Device Interface 0.6).
+//! In: GPUs of servers, this installation. Out: JSON: what is mounted, and which variables are set.
+//! It starts no container and asks no engine. What a container may reach beside that is its engine's to say.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use floe_settings::GpuAddress;
+use serde::Serialize;
+
+use crate::install::Installation;
+use crate::servers;
+
+/// The version of the interface: engines take a file of an older one than their own.
+const VERSION: &str = "0.6.0";
+/// Vendor and class, before the `=` of a device.
+const KIND: &str = "floe.dev/gpu";
+/// The name of the device that is all GPUs.
+const ALL: &str = "all";
+/// Where containers find the client's libraries, and the token.
+const LIBRARIES: &str = "/opt/floe/lib";
+const TOKEN: &str = "/opt/floe/token";
+
+/// Flags of `floe cdi`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// GPUs that containers may get: HOST:GPU[,HOST:GPU…] [default: all of this machine's daemon, by its Unix socket]
+    #[arg(long, value_name = "HOST:GPU,…", value_delimiter = ',')]
+    on: Vec<String>,
+    /// Mount this file as the containers' token: whoever is in a container can read it
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+    /// The file to write, such as /etc/cdi/floe.json [default: stdout]
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+/// A file of the Container Device Interface.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    cdi_version: &'static str,
+    kind: &'static str,
+    devices: Vec<Device>,
+    /// For every container that gets a device.
+    container_edits: Edits,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Device {
+    name: String,
+    container_edits: Edits,
+}
+
+/// What is changed of a container.
+#[derive(Debug, Default, Serialize)]
+struct Edits {
+    /// `NAME=value`.
+    env: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mounts: Vec<Mount>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Mount {
+    host_path: String,
+    container_path: String,
+    options: [&'static str; 4],
+}
+
+/// Writes the file.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let libraries = Installation::of_this_executable()?.client_library_folder()?;
+    let devices = if arguments.on.is_empty() { of_this_machine()? } else { arguments.on.clone() };
+    let text = serde_json::to_string_pretty(&spec(&libraries, &devices, arguments.token_file.as_deref())?)? + "\n";
+    match &arguments.output {
+        None => print!("{text}"),
+        Some(path) => {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder).with_context(|| format!("cannot make: {}", folder.display()))?;
+            }
+            std::fs::write(path, text).with_context(|| format!("cannot write: {}", path.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The GPUs of this machine's daemon.
+fn of_this_machine() -> Result<Vec<String>> {
+    let Some(socket) = servers::socket_of_this_machine() else {
+        bail!("no daemon has a socket on this machine\n  start one: floe serve; or name GPUs of others with --on");
+    };
+    Ok(servers::gpus_of(&socket)?.iter().map(|gpu| format!("{socket}:{}", gpu.index)).collect())
+}
+
+/// The file for these devices: one each by its place in the list, and all of them.
+fn spec(libraries: &Path, devices: &[String], token: Option<&Path>) -> Result<Spec> {
+    let mut edits = Edits { env: vec![format!("LD_LIBRARY_PATH={LIBRARIES}")], mounts: Vec::new() };
+    edits.mounts.push(mount(libraries, LIBRARIES)?);
+    if let Some(token) = token {
+        edits.mounts.push(mount(token, TOKEN)?);
+        edits.env.push(format!("FLOE_TOKEN_FILE={TOKEN}"));
+    }
+    for device in devices {
+        // A socket's folder, so that a container finds the socket of a daemon that was started again.
+        if let Some(folder) = folder_of_socket(&GpuAddress::parse("--on", device)?.server)
+            && edits.mounts.iter().all(|mount| Path::new(&mount.host_path) != folder)
+        {
+            edits.mounts.push(mount(&folder, &folder.display().to_string())?);
+        }
+    }
+    let of = |name: String, devices: &[String]| Device {
+        name,
+        container_edits: Edits { env: vec![format!("FLOE_DEVICES={}", devices.join(","))], mounts: Vec::new() },
+    };
+    let each = devices.iter().enumerate().map(|(index, device)| of(index.to_string(), std::slice::from_ref(device)));
+    let all = [of(ALL.to_owned(), devices)];
+    Ok(Spec { cdi_version: VERSION, kind: KIND, devices: each.chain(all).collect(), container_edits: edits })
+}
+
+/// The folder of a server's Unix socket; `None`: it is reached by a network.
+fn folder_of_socket(server: &str) -> Option<PathBuf> {
+    let path = server.strip_prefix("unix://").or_else(|| server.strip_prefix("shm://")).unwrap_or(server);
+    path.starts_with('/').then(|| Path::new(path).parent().map(Path::to_path_buf)).flatten()
+}
+
+/// A mount that a container can only read. Connecting to a socket is no writing.
+fn mount(host: &Path, container: &str) -> Result<Mount> {
+    let host = std::path::absolute(host).with_context(|| format!("no path: {}", host.display()))?;
+    let host_path = host.to_str().with_context(|| format!("not a path in UTF-8: {}", host.display()))?.to_owned();
+    Ok(Mount { host_path, container_path: container.to_owned(), options: ["ro", "nosuid", "nodev", "rbind"] })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn made(devices: &[&str], token: Option<&str>) -> Value {
+        let devices: Vec<String> = devices.iter().map(|device| (*device).to_owned()).collect();
+        let spec = spec(Path::new("/usr/lib/floe/lib/client"), &devices, token.map(Path::new)).expect("made");
+        serde_json::to_value(spec).expect("JSON")
+    }
+
+    /// A name as the specification has it: letters and digits, within them also `_`, `-`, `.` and `:`.
+    fn is_name(name: &str) -> bool {
+        let is_inner = |one: char| one.is_ascii_alphanumeric() || "_-.:".contains(one);
+        let ends = [name.chars().next(), name.chars().last()];
+        ends.iter().all(|end| end.is_some_and(|one| one.is_ascii_alphanumeric())) && name.chars().all(is_inner)
+    }
+
+    fn fields(value: &Value) -> Vec<&str> {
+        value.as_object().expect("an object").keys().map(String::as_str).collect()
+    }
+
+    fn text(value: &Value) -> &str {
+        value.as_str().expect("text")
+    }
+
+    /// What the specification demands of `containerEdits`, of the fields that are used.
+    fn check_edits(edits: &Value) {
+        assert!(fields(edits).iter().all(|field| ["env", "mounts"].contains(field)), "{edits}");
+        for variable in edits["env"].as_array().expect("a list") {
+            let (name, value) = text(variable).split_once('=').expect("NAME=value");
+            assert!(!name.is_empty() && !value.is_empty(), "{variable}");
+        }
+        for mount in edits["mounts"].as_array().into_iter().flatten() {
+            assert_eq!(fields(mount), ["containerPath", "hostPath", "options"]);
+            assert!([&mount["hostPath"], &mount["containerPath"]].iter().all(|path| text(path).starts_with('/')));
+            assert_eq!(mount["options"][0], "ro");
+        }
+    }
+
+    #[test]
+    fn the_file_has_the_fields_that_the_specification_states() {
+        let spec = made(&["unix:///run/floe/floed.sock:0", "unix:///run/floe/floed.sock:1", "gpu1:3"], Some("/etc/t"));
+        assert_eq!(fields(&spec), ["cdiVersion", "containerEdits", "devices", "kind"]);
+        assert_eq!(spec["cdiVersion"], "0.6.0");
+        let (vendor, class) = text(&spec["kind"]).split_once('/').expect("vendor and class");
+        assert!(vendor.contains('.') && is_name(vendor) && is_name(class) && !class.contains('.'));
+        let devices = spec["devices"].as_array().expect("a list");
+        let names: Vec<_> = devices.iter().map(|device| text(&device["name"])).collect();
+        assert_eq!(names, ["0", "1", "2", "all"]);
+        for device in devices {
+            assert!(fields(device) == ["containerEdits", "name"] && is_name(text(&device["name"])), "{device}");
+            check_edits(&device["containerEdits"]);
+        }
+        check_edits(&spec["containerEdits"]);
+    }
+
+    #[test]
+    fn containers_get_libraries_socket_token_and_their_devices() {
+        let spec = made(&["unix:///run/floe/floed.sock:0", "gpu1:3"], Some("/etc/floe/token"));
+        let mounts = spec["containerEdits"]["mounts"].as_array().expect("a list");
+        let paths: Vec<_> = mounts.iter().map(|one| (text(&one["hostPath"]), text(&one["containerPath"]))).collect();
+        let libraries = ("/usr/lib/floe/lib/client", "/opt/floe/lib");
+        assert_eq!(paths, [libraries, ("/etc/floe/token", "/opt/floe/token"), ("/run/floe", "/run/floe")]);
+        let environment = &spec["containerEdits"]["env"];
+        assert_eq!(
+            environment,
+            &serde_json::json!(["LD_LIBRARY_PATH=/opt/floe/lib", "FLOE_TOKEN_FILE=/opt/floe/token"])
+        );
+        let of_all = &spec["devices"][2]["containerEdits"]["env"];
+        assert_eq!(of_all, &serde_json::json!(["FLOE_DEVICES=unix:///run/floe/floed.sock:0,gpu1:3"]));
+    }
+
+    #[test]
+    fn a_place_that_is_none_is_refused() {
+        let devices = ["gpu1:14833".to_owned()];
+        let words = spec(Path::new("/x"), &devices, None).expect_err("no index").to_string();
+        assert!(words.starts_with("--on: "), "{words}");
+    }
+}
