@@ -27,7 +27,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use floe_settings::{CLIENT, CPU_DEVICE};
 
 use sessions::{end, migrate, ps, suspend, top, upgrade};
-use setup::{cdi, manual};
+use setup::{cdi, config, manual};
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
@@ -81,6 +81,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Write the file by which container engines give containers GPUs (Container Device Interface).
     Cdi(cdi::Arguments),
+    /// Show the settings that hold here.
+    Config(config::Arguments),
     /// Print the script by which a shell completes floe's commands and flags.
     Completions(manual::Completions),
     /// Write the manual's pages to a folder.
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cdi(arguments) => cdi::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::write(&arguments, Arguments::command()),
         Command::Relay(arguments) => relay::run(&arguments),

@@ -44,6 +44,8 @@ pub trait Kind {
     const SHAPE: Shape = Shape::Single;
     /// Whether an empty variable is a value. Otherwise it counts as not set.
     const TAKES_EMPTY: bool = false;
+    /// Whether the value is for nobody's eyes.
+    const IS_SECRET: bool = false;
 
     /// The value of a text.
     ///
@@ -71,6 +73,7 @@ pub struct Secret;
 impl Kind for Secret {
     type Value = String;
     const TAKES_EMPTY: bool = true;
+    const IS_SECRET: bool = true;
 
     fn read(text: &str) -> Result<String, Wrong> {
         Ok(text.trim().to_owned())

@@ -38,6 +38,7 @@ macro_rules! table {
                 help: $help,
                 shape: <$kind as $crate::kinds::Kind>::SHAPE,
                 takes_empty: <$kind as $crate::kinds::Kind>::TAKES_EMPTY,
+                is_secret: <$kind as $crate::kinds::Kind>::IS_SECRET,
             },)*],
         };
     };

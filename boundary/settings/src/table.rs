@@ -22,6 +22,8 @@ pub struct Setting {
     pub shape: Shape,
     /// Whether an empty variable is a value. Otherwise it counts as not set.
     pub takes_empty: bool,
+    /// Whether the value is for nobody's eyes.
+    pub is_secret: bool,
 }
 
 /// The ways to set a setting besides its variable.
