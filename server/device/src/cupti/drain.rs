@@ -101,6 +101,15 @@ impl Drain {
             filled.at = 0;
             self.ready.push_back(filled);
         }
+        self.give_up(store::MOST);
+    }
+
+    /// Keeps so many buffers. Who looks for more, and takes less than there is, loses the oldest.
+    fn give_up(&mut self, most: usize) {
+        let too_many = self.ready.len().saturating_sub(most);
+        self.ready.drain(..too_many);
+        store::has_read(too_many);
+        self.lost += u64::try_from(too_many).unwrap_or(u64::MAX).saturating_mul(IN_A_BUFFER);
     }
 
     fn note(&mut self, external: External) {
@@ -119,6 +128,7 @@ impl Drain {
             let filled = self.ready.front_mut()?;
             let Some(record) = following(functions, filled) else {
                 self.ready.pop_front();
+                store::has_read(1);
                 continue;
             };
             let activity = match kind_of(record) {
@@ -214,7 +224,8 @@ impl Drain {
     }
 
     pub(super) fn clear(&mut self) {
-        drop(store::take());
+        let unread = self.ready.len() + store::take().len();
+        store::has_read(unread);
         let lost = self.lost;
         *self = Self { lost, ..Self::default() };
     }
@@ -262,4 +273,20 @@ impl Prefix for Memset {
 
 impl Prefix for External {
     const BYTES: usize = size_of::<External>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_less_than_there_is_has_a_bounded_number_of_buffers() {
+        let mut drain = Drain::default();
+        drain.ready.extend((0..5).map(|at| Filled { memory: Box::default(), bytes: 8, at }));
+        drain.give_up(3);
+        let left: Vec<usize> = drain.ready.iter().map(|filled| filled.at).collect();
+        assert_eq!((left, drain.lost()), (vec![2, 3, 4], 2 * IN_A_BUFFER));
+        drain.give_up(3);
+        assert_eq!(drain.ready.len(), 3);
+    }
 }

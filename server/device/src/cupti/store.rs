@@ -1,5 +1,6 @@
 //! The buffers that CUPTI fills. In: its calls for an empty buffer, and with a full one. Out: full buffers, oldest first.
-//! Their number is bounded: when there are too many, the oldest full one is emptied for new records, and its loss is noted.
+//! Their number is bounded, with those that are being read: when there are too many, the oldest full one is emptied for new
+//! records, and its loss is noted.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -8,7 +9,7 @@ use std::sync::Mutex;
 /// Bytes of a buffer.
 const BYTES: usize = 1 << 20;
 /// Buffers at once.
-const MOST: usize = 96;
+pub(super) const MOST: usize = 96;
 /// Bytes of all buffers.
 pub const MOST_BYTES: u64 = (BYTES * MOST) as u64;
 
@@ -27,16 +28,23 @@ struct Store {
     filled: VecDeque<Filled>,
     /// With CUPTI, by their addresses.
     given: Vec<Box<[u64]>>,
+    /// Buffers that were taken, and are not read to their end.
+    reading: usize,
     /// Buffers whose records were given up.
     emptied: u64,
 }
 
-static STORE: Mutex<Store> = Mutex::new(Store { filled: VecDeque::new(), given: Vec::new(), emptied: 0 });
+static STORE: Mutex<Store> = Mutex::new(Store::new());
 
 impl Store {
+    const fn new() -> Self {
+        Self { filled: VecDeque::new(), given: Vec::new(), reading: 0, emptied: 0 }
+    }
+
     fn empty(&mut self) -> Box<[u64]> {
-        let full = self.filled.len() + self.given.len() >= MOST;
-        match self.filled.pop_front().filter(|_| full) {
+        let full = self.reading + self.filled.len() + self.given.len() >= MOST;
+        let oldest = if full { self.filled.pop_front() } else { None };
+        match oldest {
             Some(oldest) => {
                 self.emptied += 1;
                 oldest.memory
@@ -47,9 +55,17 @@ impl Store {
     }
 }
 
-/// Buffers with records since the last time, oldest first.
+/// Buffers with records since the last time, oldest first. They count until [`has_read`].
 pub(super) fn take() -> VecDeque<Filled> {
-    std::mem::take(&mut floe_lock::lock(&STORE).filled)
+    let mut store = floe_lock::lock(&STORE);
+    store.reading += store.filled.len();
+    std::mem::take(&mut store.filled)
+}
+
+/// So many of the buffers that were taken are gone.
+pub(super) fn has_read(buffers: usize) {
+    let mut store = floe_lock::lock(&STORE);
+    store.reading = store.reading.saturating_sub(buffers);
 }
 
 /// Buffers whose records were given up since the last time.
@@ -78,5 +94,31 @@ pub(super) unsafe extern "C" fn complete(_: *mut c_void, _: u32, buffer: *mut u8
     let memory = store.given.swap_remove(index);
     if bytes > 0 {
         store.filled.push_back(Filled { memory, bytes: bytes.min(BYTES), at: 0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Filled {
+        Filled { memory: Box::default(), bytes: 8, at: 0 }
+    }
+
+    #[test]
+    fn a_further_buffer_takes_no_records_away_until_there_are_too_many() {
+        let mut store = Store::new();
+        store.filled.extend((2..MOST).map(|_| filled()));
+        let given = store.empty();
+        store.given.push(given);
+        assert_eq!((store.filled.len(), store.emptied), (MOST - 2, 0));
+        store.reading = 1;
+        let given = store.empty();
+        store.given.push(given);
+        assert_eq!((store.filled.len(), store.emptied), (MOST - 3, 1));
+        store.filled.clear();
+        store.reading = MOST;
+        assert_eq!(store.empty().len(), BYTES / size_of::<u64>(), "CUPTI gets one all the same");
+        assert_eq!(store.emptied, 1);
     }
 }
