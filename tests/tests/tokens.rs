@@ -204,6 +204,41 @@ fn a_drained_token_begins_nothing_and_the_sessions_of_an_ended_one_end() {
     wait_until(|| stage.greet(&new).is_ok());
 }
 
+/// A peer that proved its token before that was revoked has no more of it than one that comes later.
+#[test]
+fn what_was_revoked_ends_also_for_connections_and_waiters_that_have_proved_it() {
+    let (stage, [alice, bob, carol, other]) = Stage::new("[default]\n", ["alice", "bob", "carol", "carol"]);
+    let attach = |memory, wait_ms| Attach { memory, wait_ms, program: "by hand", host: "here", ..Attach::default() };
+    let gpus: Vec<Value> = serde_json::from_str(&text(&stage.floe(&["gpus", "--json"], &bob))).unwrap();
+    let all = gpus[0]["guarantee"].as_u64().unwrap();
+    let (holds, _) = stage.attach(&bob, all).unwrap();
+    let (mut its, session) = stage.attach(&other, 0).unwrap();
+    let (mut held, mut waits, mut ended) =
+        (stage.greet(&alice).unwrap(), stage.greet(&alice).unwrap(), stage.greet(&carol).unwrap());
+    waits.send(&attach(64 << 20, 600_000)).unwrap();
+    let news = waits.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
+    assert!(matches!(Push::decode(news.kind, news.payload).unwrap(), Push::Waiting(_)));
+    stage.token(&["revoke", "alice"]);
+    stage.token(&["revoke", &Secret::of(&carol).number().unwrap().to_string(), "--end"]);
+    wait_until(|| !stage.floe(&["gpus"], &carol).status.success());
+    held.send(&attach(0, 0)).unwrap();
+    ended.send(&EndSession { session, key: &[] }).unwrap();
+    let (begun, over) = (hear(&mut held), hear(&mut ended));
+    drop(holds);
+    let waited = loop {
+        let frame = waits.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
+        if let Push::Reply(reply) = Push::decode(frame.kind, frame.payload).unwrap() {
+            break (reply.status, reply.detail.lines().next().unwrap_or_default().to_owned());
+        }
+    };
+    let first_line =
+        |(status, words, _): (u32, String, Vec<u8>)| (status, words.lines().next().unwrap_or_default().to_owned());
+    let revoked = (NOT_PERMITTED, "this token of alice is revoked: it begins no session".to_owned());
+    let wrong = (NOT_PERMITTED, "the token is wrong".to_owned());
+    assert_eq!((first_line(begun), waited, first_line(over)), (revoked.clone(), revoked, wrong));
+    synchronize(&mut its);
+}
+
 #[test]
 fn the_audit_log_says_who_was_admitted_refused_moved_and_ended() {
     let (stage, [alice]) = Stage::new("[users.alice]\nmemory = \"64M\"\nmay-migrate = true\n", ["alice"]);

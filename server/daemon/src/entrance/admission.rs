@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use floe_metrics::{Event, SessionRefusal};
 use floe_shares::{Class, MOST_WEIGHT, NoShare, Terms, WHOLE};
 use floe_size::percent;
-use floe_transport::{Peer, Sealer, Transport};
+use floe_transport::{Peer, Sealer, TokenNumber, Transport};
 use floe_users::{Denial, Wish};
 use floe_wire::{Attach, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, Waiting};
 
-use super::conversation::{Admitted, Caller, Refusal};
+use super::conversation::{Admitted, Caller, Refusal, WRONG_TOKEN, revoked};
 use super::limits::{Source, TooMany};
+use super::tokens::Holder;
 use super::users::shown;
 use crate::error::DaemonError;
 use crate::server::Server;
@@ -122,6 +123,7 @@ pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, R
 /// Looks whether an applicant's turn has come.
 pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
     let Place { number, applicant, .. } = place;
+    still_good(server, applicant.session_request.token)?;
     let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
     let mut sessions = server.sessions();
     let accounting = sessions.accounting();
@@ -140,6 +142,17 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
         Turn::Never => Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most))),
         Turn::Late(ahead) => Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead))),
     }
+}
+
+/// Refuses a token that was revoked while its holder waited.
+fn still_good(server: &Server, token: Option<TokenNumber>) -> Result<(), Refusal> {
+    let detail = match token.map(|number| server.user_tokens.holder(number)) {
+        None => return Ok(()),
+        Some(None) => WRONG_TOKEN.to_owned(),
+        Some(Some(Holder { name, is_drained: true, .. })) => revoked(name),
+        Some(Some(_)) => return Ok(()),
+    };
+    Err(refusal(server, SessionRefusal::Policy, detail))
 }
 
 /// Adds the session, within the limits of sessions.

@@ -30,6 +30,8 @@ const NONCE_BYTES: RangeInclusive<usize> = 16..=64;
 /// The refusal for a client that does not seal.
 const NOT_IN_THE_CLEAR: &str = "this server takes no clear text\n  copy its token file to the client \
      (~/.config/floe/token, or FLOE_TOKEN_FILE): it then seals tcp://; clear:// needs a server with --clear-text";
+/// The refusal of a token that is nobody's, or nobody's any more.
+pub(crate) const WRONG_TOKEN: &str = "the token is wrong";
 /// A client shows no more bytes of a server's sentence.
 const _: () = assert!(NOT_IN_THE_CLEAR.len() <= MOST_WORDS);
 /// The longest patience that a move may ask for: a program would stand for as long.
@@ -104,6 +106,11 @@ struct Conversation<'a> {
     holder: Option<Holder>,
 }
 
+/// The refusal of a token that begins nothing new.
+pub(crate) fn revoked(name: Name) -> String {
+    format!("this token of {name} is revoked: it begins no session\n  ask the operator for another")
+}
+
 impl Conversation<'_> {
     fn step(&mut self) -> Result<Step, ConversationError> {
         let deadline = self.pass.deadline(Instant::now());
@@ -114,6 +121,9 @@ impl Conversation<'_> {
         let sequence = frame.sequence;
         let payload = frame.payload.to_vec();
         let request = Request::decode(frame.kind, &payload)?;
+        if !self.is_let_in() {
+            return self.refuse(sequence, status::NOT_PERMITTED, WRONG_TOKEN.to_owned());
+        }
         match (self.stage, request) {
             (Stage::Silent, Request::Hello(hello)) => self.greet(sequence, &hello),
             (Stage::Silent, Request::PeerHello(hello)) => self.lead_to_peer(sequence, &hello),
@@ -204,6 +214,14 @@ impl Conversation<'_> {
         self.has_token || self.holder.is_some()
     }
 
+    /// Whether the token that the peer has proved is still somebody's. It may be revoked while the connection lasts.
+    fn is_let_in(&mut self) -> bool {
+        let Some(Holder { number, .. }) = self.holder else { return true };
+        let now = self.host.holder(number);
+        self.holder = now.or(self.holder);
+        now.is_some()
+    }
+
     fn authenticate(&mut self, sequence: u64, message: &Authenticate<'_>) -> Result<Step, ConversationError> {
         if !NONCE_BYTES.contains(&message.nonce.len()) {
             let words = format!("a client's nonce has 16 to 64 bytes, this one: {}", message.nonce.len());
@@ -224,7 +242,7 @@ impl Conversation<'_> {
         let secret =
             secret.filter(|secret| secret.proves(Side::Client, &protection, &self.nonce, theirs, message.proof));
         let Some(secret) = secret.filter(|_| self.has_proved_token(number)) else {
-            return self.refuse(sequence, status::NOT_PERMITTED, "the token is wrong".to_owned());
+            return self.refuse(sequence, status::NOT_PERMITTED, WRONG_TOKEN.to_owned());
         };
         let proof = secret.proof(Side::Server, &protection, &self.nonce, theirs);
         self.is_welcome()?;
@@ -275,9 +293,7 @@ impl Conversation<'_> {
 
     fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
         if let Some(Holder { name, .. }) = self.holder.filter(|holder| holder.is_drained) {
-            let words =
-                format!("this token of {name} is revoked: it begins no session\n  ask the operator for another");
-            return self.refuse(sequence, status::NOT_PERMITTED, words);
+            return self.refuse(sequence, status::NOT_PERMITTED, revoked(name));
         }
         match self.host.admit(request, &self.caller(), self.link.sealer()) {
             Ok(Admitted::Session(admission)) => {
