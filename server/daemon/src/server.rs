@@ -14,10 +14,10 @@ use floe_users::{Audit, Event, Whose};
 use floe_worker::contract::Demand;
 
 use crate::entrance::gate::Gate;
-use crate::entrance::limits::SessionLimits;
+use crate::entrance::limits::{SessionLimits, Source};
 use crate::entrance::token::Token;
 use crate::entrance::tokens::UserTokens;
-use crate::entrance::users::Users;
+use crate::entrance::users::{Users, whose};
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
 use crate::usage::sessions::{Sessions, Table};
@@ -136,7 +136,7 @@ impl Server {
         if self.token.is_none() || !seals || !is_stranger(socket, self) {
             return false;
         }
-        let whose = Whose { peer: peer.to_string(), ..Whose::default() };
+        let whose = whose(Some(Source::of(peer)), peer, None);
         self.audits(&whose, &Event::Refused { why: "the token is wrong" });
         match Link::accepted(Arc::clone(socket), peer) {
             Ok(link) => self.journal.refused(peer, Refusal::NotPermitted, &link.turn_away()),

@@ -29,6 +29,9 @@ pub struct Whose {
     /// The number of the user's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Whose share of lines its refusals take: a peer as the server's limits count it.
+    #[serde(skip)]
+    pub share: String,
 }
 
 /// An event.
@@ -181,23 +184,18 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Whether one more is written. A peer's port changes with each connection, and does not count.
+    /// Whether one more is written. A peer's address, port and process change as it likes, and do not count.
     fn permits(&mut self, whose: &Whose, now: Instant) -> bool {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= MINUTE) {
             (self.since, self.all) = (Some(now), 0);
             self.each.clear();
         }
-        let who = if whose.user.is_empty() {
-            whose.peer.rsplit_once(':').map_or(&*whose.peer, |it| it.0)
-        } else {
-            &whose.user
-        };
-        let its = self.each.get(who).copied().unwrap_or(0);
+        let its = self.each.get(&whose.share).copied().unwrap_or(0);
         if its >= REFUSALS.0 || self.all >= REFUSALS.1 {
             self.left_out += 1;
             return false;
         }
-        self.each.insert(who.to_owned(), its + 1);
+        self.each.insert(whose.share.clone(), its + 1);
         self.all += 1;
         true
     }
@@ -208,7 +206,7 @@ mod tests {
     use super::*;
 
     fn whose(user: &str) -> Whose {
-        Whose { user: user.into(), peer: "192.0.2.1:7".into(), token: None }
+        Whose { user: user.into(), peer: "192.0.2.1:7".into(), token: None, share: user.into() }
     }
 
     fn lines(path: &Path) -> Vec<serde_json::Value> {
@@ -250,7 +248,7 @@ mod tests {
         audit.write(&whose("mallory"), &refused, now + MINUTE).expect("written");
         assert_eq!(self::lines(&path).len(), 62);
         let mut refusals = Refusals::default();
-        let strangers = (0..1000_u32).map(|host| Whose { peer: format!("192.0.{host}:1"), ..Whose::default() });
+        let strangers = (0..1000_u32).map(|host| Whose { share: format!("192.0.{host}"), ..Whose::default() });
         assert_eq!(strangers.filter(|whose| refusals.permits(whose, now)).count(), 600);
         assert_eq!(refusals.each.len(), 600);
     }

@@ -102,7 +102,8 @@ pub(crate) fn shown(source: Option<Source>, peer: &Peer) -> String {
 
 /// Whose an event is, for the audit log.
 pub(crate) fn whose(source: Option<Source>, peer: &Peer, token: Option<TokenNumber>) -> Whose {
-    Whose { user: shown(source, peer), peer: peer.to_string(), token: token.map(|number| number.to_string()) }
+    let (token, share) = (token.map(|number| number.to_string()), source.map(|source| source.to_string()));
+    Whose { user: shown(source, peer), peer: peer.to_string(), token, share: share.unwrap_or_default() }
 }
 
 /// The name of an account of this machine.
@@ -163,6 +164,19 @@ mod tests {
         users.reload(&[]);
         assert_eq!(users.of_account(4_000_000_000), None, "an account without a name");
         assert_eq!(Users::default().of_account(0), None, "without a policy");
+    }
+
+    /// Whoever has many addresses of one network, or many processes, hides no line of others.
+    #[test]
+    fn the_audit_log_counts_refusals_of_peers_as_the_limits_count_peers() {
+        let share = |peer: Peer| whose(Some(Source::of(&peer)), &peer, None).share;
+        let tcp = |address: &str| share(Peer::Tcp(address.parse().expect("an address")));
+        let local = |uid, pid| share(Peer::Unix { uid, pid });
+        assert_eq!(tcp("[2001:db8::1]:1"), tcp("[2001:db8::2]:2"));
+        assert_ne!(tcp("[2001:db8::1]:1"), tcp("[2001:db8:0:1::1]:1"));
+        assert_eq!(tcp("192.0.2.1:1"), tcp("192.0.2.1:2"));
+        assert_eq!(local(4_000_000_000, 7), local(4_000_000_000, 8));
+        assert_ne!(local(4_000_000_000, 7), local(4_000_000_001, 7));
     }
 
     #[test]

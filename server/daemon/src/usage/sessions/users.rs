@@ -45,7 +45,7 @@ impl Sessions {
         let row = self.rows.get(&session)?;
         let SessionRequest { user, client, token, program, .. } = &row.session_request;
         let token = token.map(|number| number.to_string());
-        let whose = Whose { user: user.clone(), peer: client.clone(), token };
+        let whose = Whose { user: user.clone(), peer: client.clone(), token, ..Whose::default() };
         Some((whose, program.clone(), now.saturating_duration_since(row.since)))
     }
 
