@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -118,7 +118,8 @@ impl Audit {
     /// [`FileError::Unwritable`].
     pub fn open(path: Option<&Path>) -> Result<Self, FileError> {
         let file = path.map(append).transpose()?;
-        Ok(Self { path: path.map(Path::to_path_buf), state: Mutex::new(State { file, ..State::default() }) })
+        let is_cut = file.as_ref().is_some_and(ends_cut);
+        Ok(Self { path: path.map(Path::to_path_buf), state: Mutex::new(State { file, is_cut, ..State::default() }) })
     }
 
     /// Whether there is a log.
@@ -135,7 +136,7 @@ impl Audit {
         let Some(path) = &self.path else { return Ok(()) };
         let file = append(path)?;
         let mut state = lock(&self.state);
-        (state.file, state.is_cut) = (Some(file), false);
+        (state.is_cut, state.file) = (ends_cut(&file), Some(file));
         Ok(())
     }
 
@@ -170,8 +171,17 @@ impl Audit {
 }
 
 fn append(path: &Path) -> Result<File, FileError> {
-    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    opened.map_err(|source| FileError::Unwritable { path: path.to_path_buf(), source })
+    // What cannot be read is written all the same.
+    let opened = |reads| OpenOptions::new().read(reads).append(true).create(true).mode(0o600).open(path);
+    let file = opened(true).or_else(|_| opened(false));
+    file.map_err(|source| FileError::Unwritable { path: path.to_path_buf(), source })
+}
+
+/// Whether the last line of a file is cut: the disk was full, or the machine went down.
+fn ends_cut(file: &File) -> bool {
+    let mut last = [b'\n'];
+    let end = file.metadata().map_or(0, |metadata| metadata.len());
+    end > 0 && file.read_exact_at(&mut last, end - 1).is_ok() && last != *b"\n"
 }
 
 /// The refusals of a minute.
@@ -267,6 +277,29 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("written");
         assert!(text.starts_with('\n') && text.contains("\"lost\":2"), "{text}");
         assert!(Audit::open(Some(Path::new("/nonexistent/audit"))).is_err());
+    }
+
+    #[test]
+    fn behind_a_cut_line_a_new_one_begins_also_where_the_file_is_opened_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let cut = || File::options().append(true).open(&path).and_then(|mut file| file.write_all(b"{\"time\":\"2026-"));
+        let event = Event::Moved { session: 1, what: "" };
+        let good = || {
+            let text = std::fs::read_to_string(&path).expect("written");
+            text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).count()
+        };
+        std::fs::write(&path, "").expect("written");
+        cut().expect("written");
+        let audit = Audit::open(Some(&path)).expect("opened");
+        audit.write(&whose("alice"), &event, Instant::now()).expect("written");
+        assert_eq!(good(), 1);
+        cut().expect("written");
+        audit.reopen().expect("opened");
+        audit.write(&whose("alice"), &event, Instant::now()).expect("written");
+        audit.reopen().expect("opened");
+        audit.write(&whose("alice"), &event, Instant::now()).expect("written");
+        assert_eq!((good(), std::fs::read_to_string(&path).expect("written").lines().count()), (3, 5));
     }
 
     #[test]
