@@ -1,9 +1,9 @@
 //! Files of the operator's that say who may do what. In: a path. Out: the text, if nobody else may write it; errors with
 //! file and line. It changes no file.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -69,7 +69,9 @@ pub enum FileError {
 /// Reads a file that decides who may do what. Owner, mode and text are those of one open file.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     let failed = |source| FileError::Unreadable { path: path.to_path_buf(), source };
-    let file = File::open(path).map_err(failed)?;
+    // Nobody waits for who would write into a pipe.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     let wrong = |words: &str| failed(io::Error::new(io::ErrorKind::InvalidInput, words.to_owned()));
     if !metadata.is_file() {
@@ -109,6 +111,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_in_a_files_place_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("made");
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || _ = done.send(read(&path).map_err(|error| error.to_string())));
+        let said = is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("nobody waits");
+        assert!(said.is_err_and(|words| words.contains("not a regular file")));
+    }
 
     #[test]
     fn a_file_that_others_may_change_is_refused() {
