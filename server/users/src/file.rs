@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 /// The most bytes of a file: some ten thousand users.
-const MOST_BYTES: u64 = 4 << 20;
+pub(crate) const MOST_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -19,6 +19,9 @@ use crate::name::Name;
 const LIST: &str = "tokens.toml";
 const KEY: &str = "key";
 
+/// Bytes of a list to which tokens are added. The rest is room to revoke them all, which takes a seventh more.
+const MOST_OF_GOOD: u64 = file::MOST_BYTES / 4 * 3;
+
 /// How a token is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -99,13 +102,19 @@ impl Tokens {
         lets_in.filter_map(|(number, entry)| Some((*number, key.secret(*number, &entry.key)?))).collect()
     }
 
-    fn write(&self, folder: &Path) -> Result<(), FileError> {
+    /// Writes the list, if it has so many bytes at most: a longer one would not be read.
+    fn write(&self, folder: &Path, most: u64) -> Result<(), FileError> {
         let row = |(number, entry): (&TokenNumber, &Entry)| {
             let Entry { user, key, made, revoked } = entry;
             (number.to_string(), Row { user: user.to_string(), key: key.to_string(), made: *made, revoked: *revoked })
         };
         let text = toml::to_string(&Written { tokens: self.0.iter().map(row).collect() });
         let text = text.map_err(|error| unwritable(folder)(io::Error::other(error)))?;
+        if text.len() as u64 > most {
+            return Err(unwritable(&folder.join(LIST))(io::Error::other(
+                "the list is full; take tokens out that were ended",
+            )));
+        }
         replace(folder, LIST, &text, 0o644)
     }
 }
@@ -151,7 +160,7 @@ pub fn make(folder: &Path, user: Name) -> Result<(TokenNumber, String), FileErro
     let token = key.make_token().ok_or_else(no_random)?;
     let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     tokens.0.insert(token.number, Entry { user, key: token.key, made, revoked: None });
-    tokens.write(folder)?;
+    tokens.write(folder, MOST_OF_GOOD)?;
     Ok((token.number, token.text))
 }
 
@@ -171,7 +180,7 @@ pub fn revoke(folder: &Path, whom: &str, how: Revoked) -> Result<Vec<TokenNumber
         }
     }
     if !revoked.is_empty() {
-        tokens.write(folder)?;
+        tokens.write(folder, file::MOST_BYTES)?;
     }
     Ok(revoked)
 }
@@ -248,6 +257,28 @@ mod tests {
         assert_eq!(revoke(place, "alice", Revoked::Drain).expect("nothing to do"), []);
         assert_eq!(state(), [(Some(Revoked::End), false), (Some(Revoked::End), false), (None, true)]);
         assert_eq!(revoke(place, "carol", Revoked::End).expect("nobody"), []);
+    }
+
+    /// A list that cannot be read keeps everybody in who is in.
+    #[test]
+    fn a_list_takes_no_token_that_could_not_be_revoked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path();
+        make(place, name("alice")).expect("made");
+        let mut tokens = Tokens::read(place).expect("good");
+        let entry = Entry { user: name("a"), made: 1_234_567_890, ..tokens.0.values().next().expect("one").clone() };
+        for number in 0_u64.. {
+            tokens.0.insert(TokenNumber(number.to_be_bytes()), entry.clone());
+            if number % 4096 == 0 && tokens.write(place, MOST_OF_GOOD).is_err() {
+                break;
+            }
+        }
+        // As many as fit, and some more.
+        tokens.write(place, file::MOST_BYTES).expect("room is left");
+        let said = make(place, name("bob")).expect_err("full").to_string();
+        assert!(said.contains("the list is full"), "{said}");
+        assert!(!revoke(place, "a", Revoked::Drain).expect("revoked").is_empty());
+        Tokens::read(place).expect("it is still read");
     }
 
     #[test]
