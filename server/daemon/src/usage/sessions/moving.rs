@@ -90,12 +90,12 @@ impl Sessions {
     }
 
     /// The commit: the worker of number `target` has the session, and the one that had it has that number. Everything that a
-    /// number stands for changes: channel, process, account. False: one of them has ended, and nothing is changed.
+    /// number stands for changes: channel, process, account. False: one of them has ended or is to end, and nothing is changed.
     pub(crate) fn commit(&mut self, session: u64, target: u64) -> bool {
         let Self { rows, beside, accounting, .. } = self;
         let (Some(row), Some(arrived)) = (rows.get_mut(&session), beside.get_mut(&target)) else { return false };
         let runs = |worker: &Worker| worker.ender.as_ref().is_some_and(|ender| !ender.has_ended());
-        if !runs(&row.worker) || !runs(arrived) {
+        if row.ending.is_some() || !runs(&row.worker) || !runs(arrived) {
             return false;
         }
         row.moved = row.moved.saturating_add(1);

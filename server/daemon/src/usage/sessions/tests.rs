@@ -246,6 +246,15 @@ fn there_is_no_commit_where_a_worker_has_ended() {
 }
 
 #[test]
+fn a_session_that_is_to_end_is_not_committed_while_its_killed_worker_still_ends() {
+    let (mut sessions, [old, new], _processes) = moving();
+    sessions.end(old.number(), "ended by the operator".to_owned());
+    assert!(!sessions.commit(old.number(), new.number()));
+    let (mut sessions, [old, new], _processes) = moving();
+    assert!(sessions.commit(old.number(), new.number()), "what is not to end is");
+}
+
+#[test]
 fn a_session_is_moved_by_its_own_peer_or_its_key_and_by_the_servers_user() {
     use super::moving::{Asker, Found};
     let mut sessions = Sessions::default();
