@@ -10,8 +10,10 @@ use floe_cupti::kind;
 use floe_cupti::record::{Api, External, Kernel, Memcpy, Memset, Record as _};
 use floe_cupti::table::Row;
 
-/// Bytes of all names. A server that says more names has them cut off.
+/// Bytes of all names, with what each takes beside its text. A server that says more names has them cut off.
 const MOST_NAME_BYTES: usize = 64 << 20;
+/// What a name takes beside its text.
+const BESIDE_NAME: usize = 64;
 
 /// Names that records point to.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ pub(crate) fn name(name: &CStr) -> *const c_char {
     if let Some(known) = names.known.get(name) {
         return known.as_ptr();
     }
-    let length = name.to_bytes().len();
+    let length = name.to_bytes().len() + BESIDE_NAME;
     if names.bytes + length > MOST_NAME_BYTES {
         return c"(one name too many)".as_ptr();
     }

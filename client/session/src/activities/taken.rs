@@ -13,8 +13,10 @@ use super::clock::ServerClock;
 
 /// Rows of a server at once. Later ones are lost.
 const MOST: usize = 1 << 21;
-/// Bytes of names of a server at once.
+/// Bytes of names of a server at once, with what each takes beside them: there may be many short ones.
 const MOST_NAME_BYTES: usize = 64 << 20;
+/// What a name takes beside its two texts: its places in the list and the table, and both allocations.
+const BESIDE_NAME: usize = 128;
 
 /// A row whose name is in the list.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ impl Rows {
         if let Some(known) = self.by_name.get(name.as_bytes()) {
             return Some(*known);
         }
-        self.name_bytes += name.len();
+        self.name_bytes += 2 * name.len() + BESIDE_NAME;
         if self.name_bytes > MOST_NAME_BYTES {
             return None;
         }
@@ -175,6 +177,19 @@ mod tests {
         let whole = (kind::MEMCPY, 7, 100, 130, 96);
         let others = [(kind::MEMCPY, 8, 200, 210, 8), (kind::MEMCPY, 0, 300, 310, 1), (kind::MEMCPY, 0, 400, 410, 1)];
         assert_eq!(given(&rows), [[whole].as_slice(), &others].concat());
+    }
+
+    #[test]
+    fn many_short_names_are_bounded_as_long_ones_are() {
+        let mut rows = Rows::default();
+        let texts: Vec<String> = (0..100_000).map(|name| format!("{name:x}")).collect();
+        for batch in 0..10 {
+            let texts: Vec<String> = texts.iter().map(|text| format!("{batch}{text}")).collect();
+            let names = texts.iter().map(String::as_str).collect();
+            rows.add(&TakeActivitiesReply { names, ..TakeActivitiesReply::default() }, |_| 0);
+        }
+        assert!(rows.names.len() <= MOST_NAME_BYTES / BESIDE_NAME, "{}", rows.names.len());
+        assert_eq!(rows.names.len(), rows.by_name.len());
     }
 
     #[test]
