@@ -45,8 +45,11 @@ impl PinnedMemory {
     }
 
     fn register(&self) -> CudaResult<()> {
+        // Kernels of the program have nothing to do with it. The CPU device lets them reach all that is registered, but what
+        // may only be read; its copies go there all the same.
+        let apart = if self.driver.is_cpu_device() { host_register_flags::READ_ONLY } else { 0 };
         // SAFETY: the mapping is `bytes` long and is unregistered before it goes.
-        unsafe { self.driver.mem_host_register(self.start, self.bytes, host_register_flags::PORTABLE) }
+        unsafe { self.driver.mem_host_register(self.start, self.bytes, host_register_flags::PORTABLE | apart) }
     }
 
     fn unregister(&self) {
