@@ -88,7 +88,7 @@ impl Stage {
 
 impl Busy {
     /// Ends its input. Its sums are right.
-    fn is_right(mut self) {
+    fn ends_right(mut self) {
         drop(self.child.stdin.take());
         let (mut said, mut errors) = (String::new(), String::new());
         self.output.read_to_string(&mut said).expect("text");
@@ -123,7 +123,7 @@ fn programs_with_terms_take_turns_and_every_sum_is_right() {
     let had: u64 = sessions.iter().map(|session| number(session, "gpu_ms")).sum();
     let of = sessions.iter().map(|session| number(session, "of_ms")).max().expect("four");
     assert!(had <= of + 1, "nobody's time is counted twice: {sessions:?}");
-    programs.into_iter().for_each(Busy::is_right);
+    programs.into_iter().for_each(Busy::ends_right);
     stage.daemon.wait_for_workers(0);
 }
 
@@ -134,7 +134,7 @@ fn of_two_programs_that_are_busy_the_heavier_one_has_more_of_the_time() {
     let sessions = stage.await_sessions(|sessions| sessions.iter().all(|session| number(session, "of_ms") > 2000));
     let had = |index: usize| number(&sessions[index], "gpu_ms");
     assert!(had(0) > had(1), "{sessions:?}");
-    programs.into_iter().for_each(Busy::is_right);
+    programs.into_iter().for_each(Busy::ends_right);
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn more_than_the_whole_of_a_gpus_time_is_refused_by_name() {
     let words = String::from_utf8_lossy(&refused.stdout).into_owned() + &String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success(), "{words}");
     assert!(words.contains("no room on GPU 0: 50% of its time were asked for, 37.5% are free"), "{words}");
-    holder.is_right();
+    holder.ends_right();
     stage.daemon.wait_for_workers(0);
-    stage.busy(&["--share", "100%"], "single").is_right();
+    stage.busy(&["--share", "100%"], "single").ends_right();
 }
 
 /// The others go on whoever dies, and however.
@@ -172,7 +172,7 @@ fn a_program_that_is_killed_gives_its_turn_and_its_share_back() {
         killed.child.wait().expect("our child");
         stage.await_sessions(|sessions| sessions.len() == 1);
     }
-    other.is_right();
+    other.ends_right();
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_session_that_takes_turns_moves_and_takes_turns_there() {
     stage.await_sessions(|sessions| {
         sessions.len() == 2 && sessions.iter().all(|session| number(session, "gpu_ms") > 20)
     });
-    programs.into_iter().for_each(Busy::is_right);
+    programs.into_iter().for_each(Busy::ends_right);
     stage.daemon.wait_for_workers(0);
 }
 

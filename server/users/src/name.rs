@@ -9,14 +9,17 @@ use serde::{Deserialize, Deserializer};
 
 /// The most characters of a name.
 const MOST: usize = 64;
+/// What tables and the audit log call who holds the server's own token. No user has this name.
+const OPERATOR: &str = "operator";
 
-/// A user's name: 1 to 64 ASCII letters, digits, `.`, `_`, `-` or `@`, of which the first is a letter or digit.
+/// A user's name: 1 to 64 ASCII letters, digits, `.`, `_`, `-` or `@`, of which the first is a letter or digit. `operator` is
+/// nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(&'static str);
 
 /// A text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a user's name: {0:?}; a name has 1 to 64 letters, digits, . _ - or @, and begins with a letter or digit")]
+#[error("not a user's name: {0:?}; a name has 1 to 64 letters, digits, . _ - or @, begins with a letter or digit, and is not operator")]
 pub struct NotAName(String);
 
 /// All names so far.
@@ -30,7 +33,7 @@ impl Name {
     pub fn new(text: &str) -> Result<Self, NotAName> {
         let is_in_one = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        if !begins || text.len() > MOST || !text.bytes().all(is_in_one) {
+        if text == OPERATOR || !begins || text.len() > MOST || !text.bytes().all(is_in_one) {
             return Err(NotAName(text.chars().take(MOST).collect()));
         }
         let mut names = floe_lock::lock(&NAMES);

@@ -28,13 +28,18 @@ const HELD: Duration = Duration::from_millis(10);
 /// The longest wait of this thread for a border.
 const BORDER: Duration = Duration::from_millis(100);
 
+/// A session that has nothing more to do: what was in flight then, and since when that is done.
+struct Quiet<D: Device> {
+    in_flight: Vec<Arc<CompletionEvent<D>>>,
+    done: Option<Instant>,
+}
+
 /// What the session does by its last order.
 enum Doing<D: Device> {
     /// It submits as ever.
     Free,
-    /// It submits. The last command seen, and since when; what was in flight when there was nothing more to do, and since when
-    /// that is done.
-    Goes { others_wait: bool, seen: (u64, Instant), quiet: Option<(Vec<Arc<CompletionEvent<D>>>, Option<Instant>)> },
+    /// It submits. The last command seen, and since when.
+    Goes { others_wait: bool, seen: (u64, Instant), quiet: Option<Quiet<D>> },
     /// It was told to stop, and is waited for.
     Stops { since: Instant, has_stopped: bool, wants: bool },
     /// It has stopped.
@@ -172,20 +177,20 @@ impl<D: Device> Turns<D> {
             None if since.elapsed() >= period => {
                 let in_flight = |issuer: &mut Issuer<D>| issuer.has_nothing_to_do().then(|| issuer.in_flight());
                 let marks = self.errands.call(Instant::now() + BORDER, in_flight).ok().flatten();
-                *quiet = marks.map(|marks| (marks, None));
+                *quiet = marks.map(|in_flight| Quiet { in_flight, done: None });
                 if quiet.is_none() {
                     seen.1 = Instant::now();
                 }
             }
             None => {}
-            Some((in_flight, done)) => {
+            Some(Quiet { in_flight, done }) => {
                 in_flight.retain(|completion| completion.outcome().is_none());
                 let (left, is_over) = (in_flight.len(), done.is_some_and(|done| done.elapsed() >= period));
                 if is_over {
                     self.rested = Some(Instant::now());
                     self.stop();
                 } else if self.is_done(left, since)
-                    && let Doing::Goes { quiet: Some((_, done @ None)), .. } = &mut self.doing
+                    && let Doing::Goes { quiet: Some(Quiet { done: done @ None, .. }), .. } = &mut self.doing
                 {
                     *done = Some(Instant::now());
                 }
