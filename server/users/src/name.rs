@@ -73,7 +73,7 @@ mod tests {
         for good in ["alice", "a", "0day", "a.b_c-d@example.org", &"x".repeat(64)] {
             assert_eq!(Name::new(good).map(Name::text), Ok(good));
         }
-        for wrong in ["", ".", "-rf", "@a", "a b", "a\n", "ä", "a/b", "\u{1b}[2J", "a\u{202e}", &"x".repeat(65)] {
+        for wrong in ["", "operator", ".", "-rf", "@a", "a b", "a\n", "ä", "a/b", "\u{1b}[2J", "a\u{202e}", &"x".repeat(65)] {
             assert!(Name::new(wrong).is_err(), "{wrong:?}");
         }
     }
