@@ -77,6 +77,33 @@ pub(crate) struct SessionRow {
     pub(crate) moves: u32,
 }
 
+impl SessionRow {
+    /// The part of the time for which it had the GPU while turns were taken; 0 where none were.
+    #[allow(clippy::cast_precision_loss, reason = "a part of a whole")]
+    pub(crate) fn gpu_time(&self) -> f64 {
+        if self.of_ms == 0 { 0.0 } else { self.gpu_ms as f64 / self.of_ms as f64 }
+    }
+
+    /// What the session asked for of the GPU's time, and what it had while turns were taken.
+    pub(crate) fn share(&self) -> String {
+        let mut words = Vec::new();
+        if self.share != 0 {
+            words.push(floe_size::percent(self.share));
+        }
+        if self.weight != 0 {
+            words.push(format!("weight {}", self.weight));
+        }
+        if self.class != "batch" {
+            words.push(self.class.to_owned());
+        }
+        let thousandths = self.gpu_ms.saturating_mul(1000).checked_div(self.of_ms);
+        if let Some(had) = thousandths.and_then(|had| u32::try_from(had).ok()) {
+            words.push(format!("had {}", floe_size::percent(had)));
+        }
+        if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+    }
+}
+
 /// Whether the environment or the TOML file names devices.
 pub(crate) fn devices_are_named() -> Result<bool> {
     Ok(!settings()?.devices.is_empty())

@@ -47,8 +47,8 @@ mod tests {
         let found = findings(Some(&path));
         let expected = format!("{}: 2 users, 1 groups, others are refused", path.display());
         assert_eq!(found, [(Weight::Good, "policy", expected)]);
-        std::fs::write(&path, "[users.alice]\nshare = 1\n").expect("written");
+        std::fs::write(&path, "[users.alice]\nshares = 1\n").expect("written");
         let [(Weight::Wrong, "policy", words)] = &findings(Some(&path))[..] else { panic!("it is wrong") };
-        assert!(words.contains("policy.toml:2: unknown field share"), "{words}");
+        assert!(words.contains("policy.toml:2: unknown field shares"), "{words}");
     }
 }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::servers::SessionRow;
 use crate::{servers, table};
 
 /// Flags of `floe ps`.
@@ -53,30 +52,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             session.client.clone(),
             servers::size(session.used),
             quota,
-            share(session),
+            session.share(),
             format!("{} s", session.seconds),
             session.worker.to_string(),
             session.transport.clone(),
         ]
     })?;
     Ok(code)
-}
-
-/// What a session asked for of the GPU's time, and what it had while turns were taken.
-fn share(session: &SessionRow) -> String {
-    let mut words = Vec::new();
-    if session.share != 0 {
-        words.push(floe_size::percent(session.share));
-    }
-    if session.weight != 0 {
-        words.push(format!("weight {}", session.weight));
-    }
-    if session.class != "batch" {
-        words.push(session.class.to_owned());
-    }
-    let thousandths = session.gpu_ms.saturating_mul(1000).checked_div(session.of_ms);
-    if let Some(had) = thousandths.and_then(|had| u32::try_from(had).ok()) {
-        words.push(format!("had {}", floe_size::percent(had)));
-    }
-    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }

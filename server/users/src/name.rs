@@ -19,7 +19,9 @@ pub struct Name(&'static str);
 
 /// A text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a user's name: {0:?}; a name has 1 to 64 letters, digits, . _ - or @, begins with a letter or digit, and is not operator")]
+#[error(
+    "not a user's name: {0:?}; a name has 1 to 64 letters, digits, . _ - or @, begins with a letter or digit, and is not operator"
+)]
 pub struct NotAName(String);
 
 /// All names so far.
@@ -73,7 +75,9 @@ mod tests {
         for good in ["alice", "a", "0day", "a.b_c-d@example.org", &"x".repeat(64)] {
             assert_eq!(Name::new(good).map(Name::text), Ok(good));
         }
-        for wrong in ["", "operator", ".", "-rf", "@a", "a b", "a\n", "ä", "a/b", "\u{1b}[2J", "a\u{202e}", &"x".repeat(65)] {
+        for wrong in
+            ["", "operator", ".", "-rf", "@a", "a b", "a\n", "ä", "a/b", "\u{1b}[2J", "a\u{202e}", &"x".repeat(65)]
+        {
             assert!(Name::new(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -60,6 +60,7 @@ pub(super) enum Column {
     Program,
     Used,
     Age,
+    Share,
     Moves,
     Transport,
     Client,
@@ -67,13 +68,14 @@ pub(super) enum Column {
 
 impl Column {
     /// All of them, as they stand on the screen.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Device,
         Self::Session,
         Self::User,
         Self::Program,
         Self::Used,
         Self::Age,
+        Self::Share,
         Self::Moves,
         Self::Transport,
         Self::Client,
@@ -88,6 +90,7 @@ impl Column {
             Self::Program => one.program.cmp(&other.program),
             Self::Used => other.used.cmp(&one.used),
             Self::Age => other.seconds.cmp(&one.seconds),
+            Self::Share => other.gpu_time().total_cmp(&one.gpu_time()),
             Self::Moves => other.moves.cmp(&one.moves),
             Self::Transport => one.transport.cmp(&other.transport),
             Self::Client => one.client.cmp(&other.client),

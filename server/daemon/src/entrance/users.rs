@@ -133,8 +133,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("policy.toml");
         let write = |text: &str| std::fs::write(&path, text).expect("written");
-        write("[users.alice]\nshare = 1\n");
-        assert!(Users::new(Some(path.clone()), &[0]).is_err_and(|error| error.to_string().contains("share")));
+        write("[users.alice]\nshares = 1\n");
+        assert!(Users::new(Some(path.clone()), &[0]).is_err_and(|error| error.to_string().contains("shares")));
         write("[users.alice]\nsessions = 1\n");
         let users = Users::new(Some(path.clone()), &[0]).expect("a policy");
         let sessions = || users.rights(name("alice")).and_then(|rights| rights.sessions);

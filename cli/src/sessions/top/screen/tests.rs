@@ -38,7 +38,7 @@ fn is_as(name: &str, state: &State, width: u16, height: u16) {
 
 #[test]
 fn a_wide_screen_has_every_column() {
-    is_as("wide", &state(), 160, 14);
+    is_as("wide", &state(), 176, 14);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(in super::super) fn state() -> State {
     let mut state = State::new(vec!["gpu1".to_owned(), "gpu2".to_owned()]);
     let sessions = vec![
         session("gpu1", 1, "train.py", 5 << 30),
-        session("gpu1", 2, "infer", 7 << 30),
+        SessionRow { share: 250, gpu_ms: 248, of_ms: 1000, ..session("gpu1", 2, "infer", 7 << 30) },
         SessionRow {
             moves: 3,
             quota: 0,
@@ -90,6 +90,8 @@ fn keys_sort_by_every_column_and_turn_the_order() {
     press(&mut state, &[KeyCode::Char('r'), KeyCode::Left]);
     assert_eq!((state.sort, numbers(&state)), (Column::Program, vec![3, 2, 1]));
     press(&mut state, &[KeyCode::Right, KeyCode::Right, KeyCode::Right]);
+    assert_eq!((state.sort, numbers(&state)), (Column::Share, vec![2, 1, 3]));
+    press(&mut state, &[KeyCode::Right]);
     assert_eq!((state.sort, numbers(&state)), (Column::Moves, vec![3, 1, 2]), "equal ones by server and number");
     press(&mut state, &[KeyCode::Right; 3]);
     assert_eq!(state.sort, Column::Device, "behind the last column comes the first");
