@@ -71,6 +71,23 @@ enum Unit<U> {
     Session(u64),
 }
 
+/// What a unit with work is due now.
+#[derive(Clone, Copy, Debug)]
+struct Due<U> {
+    fraction: u64,
+    /// Without a share: whose it is, and what all such units of this user are due together.
+    rest: Option<(U, u64)>,
+}
+
+/// What is kept of a user, so that several sessions, at once or one after another, have no more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// All its units without a share, which divide one fraction.
+    Rest,
+    /// Its sessions with a share that have left.
+    Shares,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Seat<U> {
     member: Member<U>,
@@ -83,6 +100,11 @@ struct Seat<U> {
 impl<U: Copy> Seat<U> {
     fn unit(&self, number: u64) -> Unit<U> {
         if self.member.terms.are_any() { Unit::Session(number) } else { Unit::User(self.member.user) }
+    }
+
+    /// Whose it is, if it divides what shares leave.
+    fn rest(&self) -> Option<U> {
+        (self.member.terms.share == 0).then_some(self.member.user)
     }
 
     fn is_busy(&self) -> bool {
@@ -109,6 +131,8 @@ pub struct Scheduler<U: Ord + Copy> {
     seats: BTreeMap<u64, Seat<U>>,
     /// GPU time of each unit, divided by its fraction: ns × million.
     virtual_times: BTreeMap<Unit<U>, u128>,
+    /// The same of each user: by all its units without a share together, and by its sessions with one that have left.
+    users: BTreeMap<(U, Kind), u128>,
     /// Nobody starts below this.
     floor: u128,
     /// The unit whose turn it is, and since when.
@@ -124,6 +148,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
         Self {
             seats: BTreeMap::new(),
             virtual_times: BTreeMap::new(),
+            users: BTreeMap::new(),
             floor: 0,
             turn: None,
             is_scheduled: false,
@@ -153,14 +178,25 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// # Errors
     /// [`NoShare`]: the others were promised too much.
     pub fn join(&mut self, number: u64, member: Member<U>, beside: Option<u64>, now: Duration) -> Result<(), NoShare> {
-        let given = beside.and_then(|other| self.seats.get(&other)).map_or(0, |seat| seat.member.terms.share);
+        let other = beside.and_then(|other| Some((other, self.seats.get(&other)?)));
+        let given = other.map_or(0, |(_, seat)| seat.member.terms.share);
+        let unit_beside = other.map(|(other, seat)| seat.unit(other));
         let (asked, free) = (member.terms.share, self.free_share() + given);
         if asked > free {
             return Err(NoShare { asked, free });
         }
         self.charge(now);
         let seat = Seat { member, phase: Phase::Free, order: 0, usage: Usage::default() };
+        let unit = seat.unit(number);
         self.seats.insert(number, seat);
+        if matches!(unit, Unit::Session(_)) {
+            // What it had in another place, and what others of its user with a share had who have left.
+            let before = unit_beside.and_then(|unit| self.virtual_times.get(&unit)).copied();
+            let departed = if asked == 0 { None } else { self.users.get(&(member.user, Kind::Shares)).copied() };
+            if let Some(time) = before.max(departed) {
+                self.virtual_times.insert(unit, time);
+            }
+        }
         if self.is_scheduled {
             // It is about to begin: nobody waits for its answer.
             self.order(number, Order::Stop, Phase::Resting { wants: false });
@@ -177,7 +213,11 @@ impl<U: Ord + Copy> Scheduler<U> {
             let is_left = |(number, seat): (&u64, &Seat<U>)| seat.unit(*number) == unit;
             // A user that is ahead stays so if it comes back.
             if matches!(unit, Unit::Session(_)) && !self.seats.iter().any(is_left) {
-                self.virtual_times.remove(&unit);
+                let time = self.virtual_times.remove(&unit).unwrap_or(0);
+                if seat.member.terms.share != 0 {
+                    let departed = self.users.entry((seat.member.user, Kind::Shares)).or_default();
+                    *departed = time.max(*departed);
+                }
             }
         }
         self.orders.retain(|(to, ..)| *to != number);
@@ -207,12 +247,14 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.charge(now);
         let Some(seat) = self.seats.get(&number).filter(|seat| seat.order == order) else { return };
         let (unit, was_active) = (seat.unit(number), self.is_active(seat.unit(number)));
+        let rest = seat.rest();
+        let was_rest_active = rest.is_some_and(|user| self.is_rest_active(user));
         let phase = change(seat.phase);
         if let Some(seat) = self.seats.get_mut(&number) {
             seat.phase = phase;
         }
         if !was_active && self.is_active(unit) {
-            self.wakes(unit);
+            self.wakes(unit, !was_rest_active);
         }
         self.decide(now);
     }
@@ -255,13 +297,35 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.of(unit).any(|(_, seat)| seat.is_busy() || seat.wants())
     }
 
+    /// Whether any unit of a user without a share has work.
+    fn is_rest_active(&self, user: U) -> bool {
+        self.seats.values().any(|seat| seat.rest() == Some(user) && (seat.is_busy() || seat.wants()))
+    }
+
+    /// The virtual time of a unit, or that of its user, whichever is further; without what a latency class may borrow of each.
+    fn time(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>, borrows: Duration) -> i128 {
+        let own = self.own_time(unit, due, borrows);
+        let of_user = due.get(&unit).and_then(|due| {
+            let (user, fraction) = due.rest?;
+            let time = self.users.get(&(user, Kind::Rest)).copied()?;
+            Some(signed(time) - signed(scaled(borrows, fraction)))
+        });
+        of_user.map_or(own, |time| time.max(own))
+    }
+
+    /// The same of the unit alone.
+    fn own_time(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>, borrows: Duration) -> i128 {
+        let time = self.virtual_times.get(&unit).copied().unwrap_or(self.floor);
+        signed(time) - signed(scaled(borrows, due.get(&unit).map_or(MILLION, |due| due.fraction)))
+    }
+
     fn of(&self, unit: Unit<U>) -> impl Iterator<Item = (u64, &Seat<U>)> {
         let all = self.seats.iter().map(|(number, seat)| (*number, seat));
         all.filter(move |(number, seat)| seat.unit(*number) == unit)
     }
 
     /// Units with work, and what each is due now.
-    fn due(&self) -> BTreeMap<Unit<U>, u64> {
+    fn due(&self) -> BTreeMap<Unit<U>, Due<U>> {
         let mut active: BTreeMap<Unit<U>, Active<U>> = BTreeMap::new();
         for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy() || seat.wants()) {
             let Member { user, user_weight, terms } = seat.member;
@@ -271,7 +335,17 @@ impl<U: Ord + Copy> Scheduler<U> {
             unit.weight += terms.weight.max(1);
         }
         let list: Vec<_> = active.values().copied().collect();
-        active.into_keys().zip(fractions(&list)).collect()
+        let fractions = fractions(&list);
+        let mut users: BTreeMap<U, u64> = BTreeMap::new();
+        for (active, fraction) in list.iter().zip(&fractions).filter(|(active, _)| active.share == 0) {
+            *users.entry(active.user).or_default() += fraction;
+        }
+        let rest = |active: &Active<U>| users.get(&active.user).filter(|_| active.share == 0);
+        let due = |(active, fraction): (&Active<U>, u64)| Due {
+            fraction: fraction.max(1),
+            rest: rest(active).map(|all| (active.user, (*all).max(1))),
+        };
+        active.keys().copied().zip(list.iter().zip(fractions).map(due)).collect()
     }
 
     /// Charges those that had the GPU since the last event.
@@ -293,20 +367,28 @@ impl<U: Ord + Copy> Scheduler<U> {
             seat.usage.time += passed / units / members;
         }
         for unit in busy.keys() {
-            let fraction = due.get(unit).copied().unwrap_or(MILLION).max(1);
-            let nanos = (passed / units).as_nanos() * u128::from(MILLION) / u128::from(fraction);
-            *self.virtual_times.entry(*unit).or_insert(self.floor) += nanos;
+            let Some(Due { fraction, rest }) = due.get(unit).copied() else { continue };
+            *self.virtual_times.entry(*unit).or_insert(self.floor) += scaled(passed / units, fraction);
+            if let Some((user, fraction)) = rest {
+                *self.users.entry((user, Kind::Rest)).or_insert(self.floor) += scaled(passed / units, fraction);
+            }
         }
-        let least = due.keys().filter_map(|unit| self.virtual_times.get(unit)).min().copied();
-        self.floor = self.floor.max(least.unwrap_or(0));
+        let least = due.keys().map(|unit| self.time(*unit, &due, Duration::ZERO)).min();
+        self.floor = self.floor.max(least.and_then(|least| u128::try_from(least).ok()).unwrap_or(0));
     }
 
-    /// A unit has work again: it keeps a bounded part of the time that it did not use.
-    fn wakes(&mut self, unit: Unit<U>) {
-        let fraction = self.due().get(&unit).copied().unwrap_or(MILLION).max(1);
-        let least = self.floor.saturating_sub(scaled(LAG, fraction));
-        let time = self.virtual_times.entry(unit).or_insert(least);
-        *time = (*time).max(least);
+    /// A unit has work again: it keeps a bounded part of the time that it did not use; and so does its user, if that has none
+    /// that had work.
+    fn wakes(&mut self, unit: Unit<U>, is_first_of_user: bool) {
+        let Some(Due { fraction, rest }) = self.due().get(&unit).copied() else { return };
+        let least = |fraction| self.floor.saturating_sub(scaled(LAG, fraction));
+        let (of_unit, of_user) = (least(fraction), rest.map(|(user, fraction)| (user, least(fraction))));
+        let time = self.virtual_times.entry(unit).or_insert(of_unit);
+        *time = (*time).max(of_unit);
+        if let Some((user, least)) = of_user.filter(|_| is_first_of_user) {
+            let time = self.users.entry((user, Kind::Rest)).or_insert(least);
+            *time = (*time).max(least);
+        }
     }
 
     /// Forgets users without sessions that are not ahead any more, and those that are, where there are many.
@@ -314,6 +396,15 @@ impl<U: Ord + Copy> Scheduler<U> {
         let present: Vec<Unit<U>> = self.seats.iter().map(|(number, seat)| seat.unit(*number)).collect();
         let floor = self.floor;
         self.virtual_times.retain(|unit, time| present.contains(unit) || *time > floor);
+        let users: Vec<U> = self.seats.values().filter_map(Seat::rest).collect();
+        let is_there = |(user, kind): &(U, Kind)| *kind == Kind::Rest && users.contains(user);
+        self.users.retain(|key, time| is_there(key) || *time > floor);
+        let mut spare = self.users.len().saturating_sub(users.len() + DEPARTED);
+        self.users.retain(|key, _| {
+            let stays = spare == 0 || is_there(key);
+            spare -= usize::from(!stays);
+            stays
+        });
         let mut spare = self.virtual_times.len().saturating_sub(present.len() + DEPARTED);
         self.virtual_times.retain(|unit, _| {
             let stays = spare == 0 || present.contains(unit);
@@ -352,6 +443,9 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
         self.is_scheduled = needed;
         self.turn = None;
+        if needed {
+            self.users.values_mut().for_each(|time| *time = self.floor.max(*time));
+        }
         let numbers: Vec<u64> = self.seats.keys().copied().collect();
         for number in numbers {
             if needed {
@@ -368,11 +462,17 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     /// Virtual time by which the next turn is decided.
-    fn key(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, u64>) -> i128 {
-        let time = self.virtual_times.get(&unit).copied().unwrap_or(self.floor);
-        let fraction = due.get(&unit).copied().unwrap_or(MILLION);
-        let borrowed = if self.is_latency(unit) { scaled(BORROWS, fraction) } else { 0 };
-        signed(time) - signed(borrowed)
+    fn key(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>) -> i128 {
+        self.time(unit, due, self.borrows(unit))
+    }
+
+    /// Virtual time by which a turn among the units of one user is decided.
+    fn key_within(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>) -> i128 {
+        self.own_time(unit, due, self.borrows(unit))
+    }
+
+    fn borrows(&self, unit: Unit<U>) -> Duration {
+        if self.is_latency(unit) { BORROWS } else { Duration::ZERO }
     }
 
     fn is_latency(&self, unit: Unit<U>) -> bool {
@@ -380,10 +480,11 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     /// The unit that is next among those that want a turn and have none.
-    fn next(&self, due: &BTreeMap<Unit<U>, u64>) -> Option<(i128, Unit<U>)> {
+    fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>) -> Option<(i128, Unit<U>)> {
         let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
         let waiting = waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()));
-        waiting.map(|unit| (self.key(*unit, due), *unit)).min()
+        let (key, _, unit) = waiting.map(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit)).min()?;
+        Some((key, unit))
     }
 
     fn decide(&mut self, now: Duration) {
@@ -399,7 +500,13 @@ impl<U: Ord + Copy> Scheduler<U> {
                 let others_wait = next.is_some();
                 self.order_unit(holder, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
                 let Some((key, unit)) = next else { return };
-                let behind = self.key(holder, &due) - key;
+                let user = |unit| due.get(&unit).and_then(|due| due.rest).map(|(user, _)| user);
+                let is_one_user = user(holder).is_some() && user(holder) == user(unit);
+                let behind = if is_one_user {
+                    self.key_within(holder, &due) - self.key_within(unit, &due)
+                } else {
+                    self.key(holder, &due) - key
+                };
                 if self.ends_turn(now.saturating_sub(since), behind, unit, holder, &due) {
                     let phase = Phase::Stopping { since: now, wants: false };
                     self.order_unit(holder, Order::Stop, phase, |seat| matches!(seat.phase, Phase::Running { .. }));
@@ -439,12 +546,12 @@ impl<U: Ord + Copy> Scheduler<U> {
         behind: i128,
         next: Unit<U>,
         holder: Unit<U>,
-        due: &BTreeMap<Unit<U>, u64>,
+        due: &BTreeMap<Unit<U>, Due<U>>,
     ) -> bool {
         if behind <= 0 {
             return false;
         }
-        let fraction = due.get(&next).copied().unwrap_or(MILLION);
+        let fraction = due.get(&next).map_or(MILLION, |due| due.fraction);
         ran >= SLICE
             || (self.is_latency(next) && !self.is_latency(holder))
             || (ran >= LEAST && behind > signed(scaled(WAKES, fraction)))

@@ -243,3 +243,44 @@ proptest! {
         }
     }
 }
+
+/// Sessions of one user that work one after another have together what one of its sessions has.
+#[test]
+fn a_user_has_no_more_of_the_gpu_for_sessions_that_work_in_rotation() {
+    for class in [Class::Batch, Class::Latency] {
+        for (sessions, work, pause) in [(8, 20, 150), (8, 70, 500), (15, 20, 300), (15, 70, 1000)] {
+            let mut simulation = Simulation::new();
+            let terms = Terms { weight: 1, class, ..Terms::default() };
+            for number in 1..=sessions {
+                simulation.add(number, member(1, terms), Load { kernel: MS(1), work: MS(work), pause: MS(pause) });
+            }
+            simulation.add(100, member(2, weight(1)), Load::kernels(MS(1)));
+            simulation.run(TEN_SECONDS);
+            let other = simulation.thousandths(100);
+            assert!(other >= 480, "{class:?}, {sessions} sessions with {work} ms and a pause of {pause} ms: {other}");
+        }
+    }
+}
+
+/// Leaving and coming back sheds no debt.
+#[test]
+fn a_user_has_no_more_of_the_gpu_for_sessions_that_leave_and_come_back() {
+    let unshared = |class| Terms { weight: 1, class, ..Terms::default() };
+    let shared = |class| Terms { share: 100, class, ..Terms::default() };
+    let all = [Class::Batch, Class::Latency].map(|class| [(unshared(class), 480), (shared(class), 880)]);
+    for (terms, due) in all.into_iter().flatten() {
+        for (stay, at_once) in [(MS(30), 1), (MS(60), 1), (MS(60), 4)] {
+            let mut simulation = Simulation::new();
+            simulation.add(0, member(2, Terms::default()), Load::kernels(MS(1)));
+            let at_once = if terms.share == 0 { at_once } else { 1 };
+            (1..=at_once).for_each(|number| simulation.add(number, member(1, terms), Load::kernels(MS(1))));
+            for number in 1..300 {
+                simulation.run(stay);
+                simulation.remove(number);
+                simulation.add(number + at_once, member(1, terms), Load::kernels(MS(1)));
+            }
+            let other = simulation.thousandths(0);
+            assert!(other >= due, "{terms:?}, {at_once} that stay for {stay:?}: {other}");
+        }
+    }
+}

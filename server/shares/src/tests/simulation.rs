@@ -79,6 +79,11 @@ impl Simulation {
         self.scheduler.join(number, member, None, self.now).unwrap();
     }
 
+    pub(super) fn remove(&mut self, number: u64) {
+        self.workers.remove(&number);
+        self.scheduler.leave(number, self.now);
+    }
+
     /// Thousandths of the time for which the GPU worked for a session.
     pub(super) fn thousandths(&self, number: u64) -> u64 {
         thousandths(self.workers[&number].had, self.now)
