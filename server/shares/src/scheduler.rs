@@ -287,10 +287,24 @@ impl<U: Ord + Copy> Scheduler<U> {
         stopping.chain(slice).min()
     }
 
-    /// What a session had until now.
+    /// What a session had until now, also where nothing has happened for long.
     #[must_use]
-    pub fn usage(&self, number: u64) -> Usage {
-        self.seats.get(&number).map_or_else(Usage::default, |seat| seat.usage)
+    pub fn usage(&self, number: u64, now: Duration) -> Usage {
+        let Some(seat) = self.seats.get(&number) else { return Usage::default() };
+        let passed = if self.is_scheduled { now.saturating_sub(self.charged) } else { Duration::ZERO };
+        let busy = self.busy();
+        let Usage { time, of, turns } = seat.usage;
+        let part = if seat.is_busy() { part(passed, &busy, seat.unit(number)) } else { Duration::ZERO };
+        Usage { time: time + part, of: of + passed, turns }
+    }
+
+    /// Units with the GPU, and the number of sessions of each that have it.
+    fn busy(&self) -> BTreeMap<Unit<U>, u32> {
+        let mut busy = BTreeMap::new();
+        for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy()) {
+            *busy.entry(seat.unit(*number)).or_default() += 1;
+        }
+        busy
     }
 
     fn is_active(&self, unit: Unit<U>) -> bool {
@@ -357,14 +371,10 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
         self.seats.values_mut().for_each(|seat| seat.usage.of += passed);
         let due = self.due();
-        let mut busy: BTreeMap<Unit<U>, u32> = BTreeMap::new();
-        for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy()) {
-            *busy.entry(seat.unit(*number)).or_default() += 1;
-        }
+        let busy = self.busy();
         let Ok(units) = u32::try_from(busy.len()) else { return };
         for (number, seat) in self.seats.iter_mut().filter(|(_, seat)| seat.is_busy()) {
-            let members = busy.get(&seat.unit(*number)).copied().unwrap_or(1);
-            seat.usage.time += passed / units / members;
+            seat.usage.time += part(passed, &busy, seat.unit(*number));
         }
         for unit in busy.keys() {
             let Some(Due { fraction, rest }) = due.get(unit).copied() else { continue };
@@ -575,6 +585,12 @@ impl<U: Ord + Copy> Scheduler<U> {
         let (mut seats, wants) = (self.seats.values(), self.seats.values().any(Seat::wants));
         self.is_scheduled && wants && !seats.any(|seat| seat.blocks(now))
     }
+}
+
+/// What a session has of this time: units that have the GPU divide it evenly, and so do the sessions of each.
+fn part<U: Ord>(passed: Duration, busy: &BTreeMap<Unit<U>, u32>, unit: Unit<U>) -> Duration {
+    let units = u32::try_from(busy.len()).unwrap_or(u32::MAX).max(1);
+    passed / units / busy.get(&unit).copied().unwrap_or(1)
 }
 
 /// GPU time as virtual time of a unit that is due this fraction.

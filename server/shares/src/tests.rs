@@ -163,6 +163,18 @@ fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
     assert_eq!(scheduler.take_orders(), [(1, 2, Order::Free)]);
 }
 
+/// Beside one that has nothing to do there is no event for long, and no deadline.
+#[test]
+fn a_session_that_computes_alone_is_seen_to_have_had_the_gpu_up_to_now() {
+    let mut simulation = Simulation::new();
+    simulation.add(1, member(1, weight(1)), Load::kernels(MS(1)));
+    simulation.add(2, member(2, weight(1)), Load::nothing());
+    simulation.run(TEN_SECONDS);
+    let (one, other) = (simulation.usage(1), simulation.usage(2));
+    assert!(one.of >= MS(9_990) && other.of == one.of, "{one:?} {other:?}");
+    assert!(one.time >= MS(9_900) && other.time <= MS(50), "{one:?} {other:?}");
+}
+
 /// A report that answers an earlier order says nothing about the present one.
 #[test]
 fn a_late_report_changes_nothing() {
@@ -238,7 +250,7 @@ proptest! {
             prop_assert!(scheduler.promised() <= 1000);
             prop_assert!(scheduler.units_with_a_turn() <= 1);
             prop_assert!(!scheduler.keeps_somebody_waiting_for_nobody(now), "{scheduler:?}");
-            let charged: Duration = last.keys().map(|number| scheduler.usage(*number).time).sum();
+            let charged: Duration = last.keys().map(|number| scheduler.usage(*number, now).time).sum();
             prop_assert!(charged <= now);
         }
     }

@@ -152,7 +152,9 @@ impl TurnPlace {
 
     /// What the worker had of its GPU.
     pub(crate) fn usage(&self) -> Usage {
-        self.turns.state().gpus.get(&self.gpu).map_or_else(Usage::default, |scheduler| scheduler.usage(self.number))
+        let state = self.turns.state();
+        let now = self.turns.now();
+        state.gpus.get(&self.gpu).map_or_else(Usage::default, |scheduler| scheduler.usage(self.number, now))
     }
 }
 

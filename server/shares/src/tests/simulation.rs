@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::scheduler::{Order, Scheduler};
+use crate::scheduler::{Order, Scheduler, Usage};
 use crate::terms::Member;
 
 /// The simulation's step.
@@ -92,6 +92,11 @@ impl Simulation {
     /// Thousandths of the time for which it worked at all.
     pub(super) fn busy(&self) -> u64 {
         thousandths(self.busy, self.now)
+    }
+
+    /// What a session is shown to have had.
+    pub(super) fn usage(&self, number: u64) -> Usage {
+        self.scheduler.usage(number, self.now)
     }
 
     pub(super) fn longest_wait(&self, number: u64) -> Duration {
