@@ -175,6 +175,20 @@ fn a_session_that_computes_alone_is_seen_to_have_had_the_gpu_up_to_now() {
     assert!(one.time >= MS(9_900) && other.time <= MS(50), "{one:?} {other:?}");
 }
 
+/// A session that moves within its GPU owes there what it owed.
+#[test]
+fn a_session_sheds_no_debt_by_a_move_within_its_gpu() {
+    let latency = Terms { class: Class::Latency, share: 100, weight: 0 };
+    let mut simulation = Simulation::new();
+    simulation.add(0, member(2, Terms::default()), Load::kernels(MS(1)));
+    simulation.add(1, member(1, latency), Load::kernels(MS(1)));
+    for number in 1..100 {
+        simulation.run(MS(100));
+        simulation.move_to(number + 1, number, member(1, latency));
+    }
+    assert!(simulation.thousandths(0) >= 880, "{}", simulation.thousandths(0));
+}
+
 /// A report that answers an earlier order says nothing about the present one.
 #[test]
 fn a_late_report_changes_nothing() {

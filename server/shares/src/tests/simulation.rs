@@ -64,6 +64,16 @@ impl Simulation {
     }
 
     pub(super) fn add(&mut self, number: u64, member: Member<u8>, load: Load) {
+        self.add_beside(number, member, load, None);
+    }
+
+    /// A session takes the place of another one, with the same load.
+    pub(super) fn move_to(&mut self, number: u64, from: u64, member: Member<u8>) {
+        self.add_beside(number, member, self.workers[&from].load, Some(from));
+        self.remove(from);
+    }
+
+    fn add_beside(&mut self, number: u64, member: Member<u8>, load: Load, beside: Option<u64>) {
         let worker = Worker {
             load,
             order: (0, Order::Free),
@@ -76,7 +86,7 @@ impl Simulation {
             had: Duration::ZERO,
         };
         self.workers.insert(number, worker);
-        self.scheduler.join(number, member, None, self.now).unwrap();
+        self.scheduler.join(number, member, beside, self.now).unwrap();
     }
 
     pub(super) fn remove(&mut self, number: u64) {
