@@ -49,11 +49,19 @@ struct Stage {
 
 impl Stage {
     fn new(text: &str) -> Self {
+        Self::with(text, Floed::start_logging)
+    }
+
+    /// With two GPUs.
+    fn with_two_gpus(text: &str) -> Self {
+        Self::with(text, |flags| Floed::start_with(flags, &[("FLOE_CPU_DEVICES", "2")]))
+    }
+
+    fn with(text: &str, start: impl Fn(&[&str]) -> Floed) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let policy = folder.path().join("policy.toml");
         std::fs::write(&policy, text).expect("written");
-        let flags = ["--policy", policy.to_str().expect("text"), "--grace", "0"];
-        let daemon = Floed::start_logging(&flags);
+        let daemon = start(&["--policy", policy.to_str().expect("text"), "--grace", "0"]);
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
         };
@@ -187,6 +195,34 @@ fn a_user_gets_the_gpus_the_memory_and_the_sessions_that_the_policy_gives() {
 }
 
 #[test]
+fn a_user_is_promised_no_more_of_a_gpus_time_than_the_policy_gives_also_by_moves() {
+    if !has_users() {
+        return;
+    }
+    let stage = Stage::with_two_gpus("[users.nobody]\nshare = \"50%\"\nmay-migrate = true\n");
+    let attach = |gpu, share| {
+        let (mut link, _) = stage.greet(NOBODY.1);
+        link.send(&Attach { gpu, share, program: "by hand", host: "here", ..Attach::default() }).expect("sent");
+        let (status, words, body) = hear(&mut link);
+        if status == 0 {
+            Ok((link, Attach::decode_reply(&body).expect("a reply").session))
+        } else {
+            Err((status, words))
+        }
+    };
+    let (_first, session) = attach(0, 500).expect("a session");
+    let _second = attach(1, 300).expect("a session");
+    let (status, words) = attach(1, 201).map(drop).expect_err("refused");
+    let expected = "the policy gives nobody 50% of a GPU's time; held: 30%, asked for: 20.1%";
+    assert!(status == NOT_PERMITTED && words.starts_with(expected), "{words}");
+    let message = Migrate { session, action: 0, gpu: 1, patience_ms: 1000, ..Migrate::default() };
+    let (status, words, _) = stage.ask(NOBODY.1, &message);
+    let expected = "the policy gives nobody 50% of a GPU's time; held: 30%, asked for: 50%";
+    assert!(status == NOT_PERMITTED && words.starts_with(expected), "{words}");
+    let _third = attach(1, 200).expect("what is left");
+}
+
+#[test]
 fn a_user_sees_moves_and_ends_own_sessions_only_and_the_operator_all() {
     if !has_users() {
         return;
@@ -240,8 +276,8 @@ fn a_policy_is_read_again_at_sighup_and_a_broken_one_changes_nothing() {
     }
     let stage = Stage::new("[users.nobody]\n");
     let (_link, session, _) = stage.attach(NOBODY.1, 0, 16).expect("a session");
-    stage.reload("[users.nobody]\nshare = 1\n", "the policy stays as it was");
-    assert!(stage.daemon.log().contains("policy.toml:2: unknown field share"), "{}", stage.daemon.log());
+    stage.reload("[users.nobody]\nshares = 1\n", "the policy stays as it was");
+    assert!(stage.daemon.log().contains("policy.toml:2: unknown field shares"), "{}", stage.daemon.log());
     assert!(!stage.greet(NOBODY.1).1 && stage.greet(DAEMON.1).1);
     stage.reload("[users.daemon]\n", "policy read again");
     assert!(stage.greet(NOBODY.1).1 && !stage.greet(DAEMON.1).1);
@@ -263,8 +299,8 @@ fn a_server_does_not_start_with_a_broken_policy_and_says_the_line() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let words = start("[users.alice]\n\nshare = 0.5\n", &[]);
-    assert!(words.contains("policy.toml:3: unknown field share"), "{words}");
+    let words = start("[users.alice]\n\nshares = 0.5\n", &[]);
+    assert!(words.contains("policy.toml:3: unknown field shares"), "{words}");
     let words = start("", &["--no-token"]);
     assert!(words.contains("--policy and --no-token are both set"), "{words}");
     std::fs::set_permissions(&policy, std::fs::Permissions::from_mode(0o666)).expect("it is ours");

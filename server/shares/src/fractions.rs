@@ -3,6 +3,7 @@
 //! Pure arithmetic: it keeps nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A whole GPU.
 pub(crate) const MILLION: u64 = 1_000_000;
@@ -39,6 +40,16 @@ pub(crate) fn fractions<U: Ord + Copy>(active: &[Active<U>]) -> Vec<u64> {
         (rest * weight * u64::from(unit.weight.max(1)) / (weights * units)).max(1)
     };
     active.iter().map(of).collect()
+}
+
+/// GPU time as virtual time of a unit that is due this fraction.
+pub(crate) fn scaled(time: Duration, fraction: u64) -> u128 {
+    time.as_nanos() * u128::from(MILLION) / u128::from(fraction.max(1))
+}
+
+/// Virtual times are far below 2^127 ns.
+pub(crate) fn signed(time: u128) -> i128 {
+    i128::try_from(time).unwrap_or(i128::MAX)
 }
 
 #[cfg(test)]

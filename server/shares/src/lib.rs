@@ -12,7 +12,8 @@ mod scheduler;
 mod terms;
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests;
 
-pub use scheduler::{BORROWS, Order, Orders, Scheduler, Usage};
+pub use scheduler::{Order, Orders, Scheduler, Usage};
 pub use terms::{Class, MOST_WEIGHT, Member, NoShare, Terms, WHOLE};

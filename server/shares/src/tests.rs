@@ -137,6 +137,23 @@ fn a_kernel_without_end_holds_others_up_for_a_bounded_time_once() {
     assert!(simulation.thousandths(2) >= 450, "{}", simulation.thousandths(2));
 }
 
+/// What a session left in a stream that waits for something may be work that goes on: it is charged, and nobody waits for it.
+#[test]
+fn what_may_wait_for_somebody_is_charged_and_waited_for_by_nobody() {
+    let mut scheduler = Scheduler::default();
+    scheduler.join(1, member(1, share(500)), None, MS(0)).unwrap();
+    scheduler.join(2, member(2, Terms::default()), None, MS(0)).unwrap();
+    scheduler.holds(1, 1, MS(10));
+    scheduler.rests(2, 1, true, MS(10));
+    assert_eq!(scheduler.take_orders().last(), Some(&(2, 2, Order::Go { others_wait: false })));
+    scheduler.tick(MS(110));
+    assert_eq!((scheduler.usage(1, MS(110)).time, scheduler.usage(2, MS(110)).time), (MS(55), MS(55)));
+    // It has more to do, and is behind by nothing: it waits for its turn like others.
+    scheduler.wants(1, 1, MS(110));
+    scheduler.rests(1, 1, true, MS(120));
+    assert_eq!(scheduler.usage(1, MS(200)).time, scheduler.usage(1, MS(120)).time);
+}
+
 #[test]
 fn no_more_than_the_whole_is_promised() {
     let mut scheduler = Scheduler::default();
@@ -210,6 +227,7 @@ enum Event {
     Leave(u64),
     Wants(u64),
     Rests(u64, bool),
+    Holds(u64),
     Lies(u64, u64, bool),
     Passes(u64),
 }
@@ -222,6 +240,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => number.clone().prop_map(Event::Leave),
         6 => number.clone().prop_map(Event::Wants),
         6 => (number.clone(), any::<bool>()).prop_map(|(number, wants)| Event::Rests(number, wants)),
+        2 => number.clone().prop_map(Event::Holds),
         1 => (number, 0_u64..40, any::<bool>()).prop_map(|(number, order, wants)| Event::Lies(number, order, wants)),
         4 => (0_u64..700).prop_map(Event::Passes),
     ]
@@ -250,6 +269,7 @@ proptest! {
                 }
                 Event::Wants(number) => scheduler.wants(number, last.get(&number).copied().unwrap_or(0), now),
                 Event::Rests(number, wants) => scheduler.rests(number, last.get(&number).copied().unwrap_or(0), wants, now),
+                Event::Holds(number) => scheduler.holds(number, last.get(&number).copied().unwrap_or(0), now),
                 Event::Lies(number, order, wants) => scheduler.rests(number, order, wants, now),
                 Event::Passes(millis) => {
                     now += MS(millis);

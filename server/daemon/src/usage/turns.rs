@@ -146,6 +146,7 @@ impl TurnPlace {
     pub(crate) fn says(&self, TurnReport { order, said }: TurnReport) {
         self.turns.change(self.gpu, |scheduler, now| match said {
             TurnSaid::Rests { wants } => scheduler.rests(self.number, order, wants, now),
+            TurnSaid::Holds => scheduler.holds(self.number, order, now),
             TurnSaid::Wants => scheduler.wants(self.number, order, now),
         });
     }

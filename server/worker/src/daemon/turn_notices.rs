@@ -48,6 +48,8 @@ pub enum TurnSaid {
         /// Whether it has commands.
         wants: bool,
     },
+    /// It submits nothing more, and what it submitted may wait for its program or for another session.
+    Holds,
     /// It has commands, and has stopped.
     Wants,
 }

@@ -16,6 +16,8 @@ use crate::issue::turn::{COUNT, Pace, STOPPED};
 const LOOK: Duration = Duration::from_micros(20);
 /// What is submitted may wait for a command behind it. Then the issuer goes on, slowly: a long kernel looks the same.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The same where something stands in a stream: a mark may wait for that.
+const SHORT_PATIENCE: Duration = Duration::from_millis(1);
 
 impl<D: Device> Issuer<D> {
     /// A command was carried out.
@@ -34,17 +36,19 @@ impl<D: Device> Issuer<D> {
             return;
         }
         self.pace.commands = 0;
-        // A context beyond use says so elsewhere. What stands in a stream is the client's to let go.
+        // A context beyond use says so elsewhere.
         let Ok(marks) = self.record_everything() else { return };
         let before = std::mem::replace(&mut self.pace.marks, marks);
-        if !self.shared.queue.has_held_streams() {
-            let began = Instant::now();
-            let is_early = || began.elapsed() < PATIENCE && !self.shared.queue.is_interrupted();
-            while is_early() && before.iter().any(|mark| mark.outcome().is_none()) {
-                std::thread::sleep(LOOK);
-            }
+        let holds = self.shared.queue.has_held_streams();
+        let patience = if holds { SHORT_PATIENCE } else { PATIENCE };
+        let began = Instant::now();
+        let is_early = || began.elapsed() < patience && !self.shared.queue.is_interrupted();
+        while is_early() && before.iter().any(|mark| mark.outcome().is_none()) {
+            std::thread::sleep(LOOK);
         }
-        self.pace.adapt(Instant::now());
+        if !holds {
+            self.pace.adapt(Instant::now());
+        }
     }
 
     /// Waits for the session's turn, or for an errand, if it has none. False: the session is over.

@@ -23,8 +23,10 @@ const QUIET: [Duration; 3] = [Duration::from_micros(200), Duration::from_micros(
 const QUIET_ALONE: Duration = Duration::from_millis(20);
 /// Pause between two looks at what is in flight.
 const LOOK: Duration = Duration::from_micros(100);
-/// What stands in a stream until the client or another session says more does not use the GPU, and is not waited for longer.
+/// Work behind what stands in a stream until the client or another session says more is not waited for longer.
 const HELD: Duration = Duration::from_millis(10);
+/// Pause between two looks at such work.
+const LOOK_AT_HELD: Duration = Duration::from_millis(1);
 /// The longest wait of this thread for a border.
 const BORDER: Duration = Duration::from_millis(100);
 
@@ -41,7 +43,7 @@ enum Doing<D: Device> {
     /// It submits. The last command seen, and since when.
     Goes { others_wait: bool, seen: (u64, Instant), quiet: Option<Quiet<D>> },
     /// It was told to stop, and is waited for.
-    Stops { since: Instant, has_stopped: bool, wants: bool },
+    Stops { since: Instant, has_stopped: bool, wants: bool, holds: bool },
     /// It has stopped.
     Rests { wants: bool },
 }
@@ -89,6 +91,7 @@ impl<D: Device> Turns<D> {
     /// How long to wait for the next event before the next look. `None`: there is nothing to look at.
     fn pause(&self) -> Option<Duration> {
         match self.doing {
+            Doing::Stops { has_stopped: true, holds: true, .. } => Some(LOOK_AT_HELD),
             Doing::Goes { quiet: Some(_), .. } | Doing::Stops { has_stopped: true, .. } => Some(LOOK),
             Doing::Goes { others_wait: true, .. } => Some(self.quiet),
             Doing::Goes { others_wait: false, .. } => Some(QUIET_ALONE),
@@ -107,6 +110,7 @@ impl<D: Device> Turns<D> {
             Word::Stop => match self.doing {
                 // It answers this order, too.
                 Doing::Rests { wants } => self.say(TurnSaid::Rests { wants }),
+                Doing::Stops { holds: true, .. } => self.say(TurnSaid::Holds),
                 Doing::Stops { .. } => {}
                 Doing::Free | Doing::Goes { .. } => self.stop(),
             },
@@ -120,7 +124,7 @@ impl<D: Device> Turns<D> {
     }
 
     fn stop(&mut self) {
-        self.doing = Doing::Stops { since: Instant::now(), has_stopped: false, wants: false };
+        self.doing = Doing::Stops { since: Instant::now(), has_stopped: false, wants: false, holds: false };
         self.shared.turn.stops();
         self.shared.queue.interrupt_for_turn(true);
     }
@@ -150,17 +154,21 @@ impl<D: Device> Turns<D> {
     fn look(&mut self) {
         match &self.doing {
             Doing::Goes { .. } => self.look_for_quiet(),
-            &Doing::Stops { since, has_stopped: true, wants } if self.is_done(self.shared.turn.left(), since) => {
+            &Doing::Stops { has_stopped: true, wants, .. } if self.shared.turn.left() == 0 => {
                 self.doing = Doing::Rests { wants };
                 self.say(TurnSaid::Rests { wants });
+            }
+            &Doing::Stops { since, has_stopped: true, wants, holds: false } if self.may_be_held(since) => {
+                self.doing = Doing::Stops { since, has_stopped: true, wants, holds: true };
+                self.say(TurnSaid::Holds);
             }
             _ => {}
         }
     }
 
-    /// Whether nothing of what is in flight uses the GPU.
-    fn is_done(&self, left: usize, since: Instant) -> bool {
-        left == 0 || (since.elapsed() > HELD && self.shared.queue.has_held_streams())
+    /// Whether what is in flight since then may wait for somebody.
+    fn may_be_held(&self, since: Instant) -> bool {
+        since.elapsed() > HELD && self.shared.queue.has_held_streams()
     }
 
     /// A session without work gives its turn back.
@@ -189,7 +197,7 @@ impl<D: Device> Turns<D> {
                 if is_over {
                     self.rested = Some(Instant::now());
                     self.stop();
-                } else if self.is_done(left, since)
+                } else if (left == 0 || self.may_be_held(since))
                     && let Doing::Goes { quiet: Some(Quiet { done: done @ None, .. }), .. } = &mut self.doing
                 {
                     *done = Some(Instant::now());

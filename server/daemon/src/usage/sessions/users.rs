@@ -17,7 +17,9 @@ impl Sessions {
         its.fold(Held::default(), |held, session| {
             let quota = session.conditions.quota;
             let memory = if quota == 0 { session.worker.used } else { quota };
-            let share = if session.gpu == gpu { session.conditions.terms.share } else { 0 };
+            // Also what is on its way there.
+            let comes = session.moves.is_some_and(|(to, _)| to == gpu);
+            let share = if session.gpu == gpu || comes { session.conditions.terms.share } else { 0 };
             Held {
                 sessions: held.sessions + 1,
                 memory: held.memory.saturating_add(memory),

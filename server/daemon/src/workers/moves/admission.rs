@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use floe_device::Snapshot;
 use floe_migrate::Action;
-use floe_users::{Name, Rights};
+use floe_users::{Held, Name, Rights, Wish};
 
 use crate::entrance::conversation::{MoveRequest, Refusal};
 use crate::entrance::host::not_yours;
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::HOST_MEMORY;
-use crate::usage::sessions::Movable;
 use crate::usage::sessions::moving::{Asker, Found};
+use crate::usage::sessions::{Conditions, Movable};
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: [i32; 2] = [75, 76];
@@ -94,6 +94,7 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
             (target.gpu, target.kind.1)
         }
     };
+    may_be_promised(server, &movable, gpu, request.source.is_some())?;
     let shares = server.peers.has_partners(request.session, request.session).then_some("memory with other sessions");
     if let Some(what) = shares.or(has_links.then_some("links with sessions of other servers")) {
         let detail = format!("it shares {what}, which cannot follow it yet");
@@ -107,6 +108,21 @@ fn may_move(rights: Option<&(Name, Rights)>, request: &MoveRequest) -> Result<()
     let Some((name, rights)) = rights else { return Ok(()) };
     let granted = rights.migrate(*name).and_then(|()| request.gpu.map_or(Ok(()), |gpu| rights.use_gpu(*name, gpu)));
     granted.map_err(|denial| Refusal { status: status::NOT_PERMITTED, detail: denial.to_string() })
+}
+
+/// Denies a session that a user moves what the policy does not give its owner of the time of the GPU that it comes to.
+fn may_be_promised(server: &Server, movable: &Movable, gpu: u32, is_users: bool) -> Result<(), Refusal> {
+    let Conditions { source, terms, .. } = &*movable.conditions;
+    let Some(name) = source.name().filter(|_| is_users && gpu != HOST_MEMORY && gpu != movable.gpu) else {
+        return Ok(());
+    };
+    // A user without a place in the policy any more keeps what it has.
+    let Some(rights) = server.users.rights(name) else { return Ok(()) };
+    let held = Held { share: server.sessions().held_by(*source, gpu).share, ..Held::default() };
+    let of_time = Rights { share: rights.share, ..Rights::OF_NO_POLICY };
+    let wish = Wish { gpu, memory: 0, share: terms.share };
+    let admitted = of_time.admit(name, wish, held);
+    admitted.map(drop).map_err(|denial| Refusal { status: status::NOT_PERMITTED, detail: denial.to_string() })
 }
 
 /// What is done with a session has to fit whether it is suspended.

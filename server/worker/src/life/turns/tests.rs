@@ -88,19 +88,22 @@ fn a_turn_without_work_is_given_back_and_asked_for_again() {
     client.ok(&SynchronizeStream { stream: StreamId(0) });
 }
 
-/// What stands in a stream until the client says more uses no GPU, and nobody waits for it.
+/// Work behind what the client has to let go is not waited for, and is not over either.
 #[test]
 fn a_host_function_in_flight_keeps_nobody_waiting() {
     let (mut client, daemon) = taking_turns();
     client.send(&HostFunction { stream: StreamId(0), function: FunctionId(9) });
     assert_eq!(client.get(), Some(Got::RunHostFunction(9)));
     daemon.orders(1, Word::Stop);
-    assert_eq!(daemon.hears(), (1, REST));
+    assert_eq!(daemon.hears(), (1, TurnSaid::Holds));
+    daemon.orders(2, Word::Stop);
+    assert_eq!(daemon.hears(), (2, TurnSaid::Holds));
     // Its end reaches the stream without a turn.
     client.send(&HostFunctionDone { function: FunctionId(9) });
+    assert_eq!(daemon.hears(), (2, REST));
     let asked = client.send(&SynchronizeStream { stream: StreamId(0) });
-    assert_eq!(daemon.hears(), (1, TurnSaid::Wants));
-    daemon.orders(2, Word::Go { others_wait: true });
+    assert_eq!(daemon.hears(), (2, TurnSaid::Wants));
+    daemon.orders(3, Word::Go { others_wait: true });
     loop {
         match client.get() {
             Some(Got::Reply { request, status: 0, .. }) if request == asked => break,
