@@ -68,9 +68,14 @@ fn a_turn_is_over_when_what_is_in_flight_is() {
     client.send(&fill(1, 7));
     client.ok(&MemoryInfo {});
     daemon.orders(1, Word::Stop);
-    // It has stopped, and says so later only.
-    client.send(&fill(1, 8));
-    assert_eq!(daemon.hears(), (1, TurnSaid::Wants));
+    // It has stopped when commands wait, and says later only that its turn is over.
+    let said = loop {
+        client.send(&fill(1, 8));
+        if let Ok(report) = daemon.reports.recv_timeout(Duration::from_millis(20)) {
+            break report;
+        }
+    };
+    assert_eq!((said.order, said.said), (1, TurnSaid::Wants));
     client.device.release(0);
     assert_eq!(daemon.hears(), (1, TurnSaid::Rests { wants: true }));
 }
