@@ -15,12 +15,14 @@ struct Lines {
 /// The printf buffer of a context.
 pub(crate) struct Output {
     lines: Mutex<Lines>,
+    /// Held from taking lines until they are written: who synchronizes meanwhile returns behind that.
+    writing: Mutex<()>,
 }
 
 impl Output {
     /// A buffer of at most `limit` bytes (`CU_LIMIT_PRINTF_FIFO_SIZE`).
     pub(crate) fn new(limit: usize) -> Self {
-        Self { lines: Mutex::new(Lines { lines: VecDeque::new(), bytes: 0, limit }) }
+        Self { lines: Mutex::new(Lines { lines: VecDeque::new(), bytes: 0, limit }), writing: Mutex::new(()) }
     }
 
     pub(crate) fn set_limit(&self, limit: usize) {
@@ -47,12 +49,14 @@ impl Output {
 
     /// Writes everything to file descriptor 1, whatever stands behind it now.
     pub(crate) fn drain(&self) {
-        let bytes = self.take();
-        if !bytes.is_empty() {
-            // SAFETY: descriptor 1 is the program's standard output, which it may have replaced or closed. Writes to a
-            // closed one fail, and the borrow does not outlive this call.
-            write_all(unsafe { BorrowedFd::borrow_raw(1) }, &bytes);
-        }
+        // SAFETY: descriptor 1 is the program's standard output, which it may have replaced or closed. Writes to a closed
+        // one fail, and the borrow does not outlive this call.
+        self.drain_to(unsafe { BorrowedFd::borrow_raw(1) });
+    }
+
+    fn drain_to(&self, descriptor: BorrowedFd<'_>) {
+        let _writing = floe_lock::lock(&self.writing);
+        write_all(descriptor, &self.take());
     }
 }
 
@@ -100,5 +104,35 @@ mod tests {
         let output = Output::new(2);
         output.push(b"long\n");
         assert_eq!(output.take(), b"long\n");
+    }
+
+    /// Two threads synchronize: neither returns before what was printed is written, whichever of them writes it.
+    #[test]
+    fn nobody_returns_while_another_thread_still_writes() {
+        use std::io::{Read as _, Write as _};
+        use std::os::fd::AsFd as _;
+        use std::time::Duration;
+        let (mut reader, mut writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        // It is full from here on.
+        writer.set_nonblocking(true).expect("set");
+        let mut held = 0;
+        while let Ok(count) = writer.write(&[b'x'; 4096]) {
+            held += count;
+        }
+        let output = Output::new(100);
+        output.push(b"line\n");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| output.drain_to(writer.as_fd()));
+            while floe_lock::lock(&output.lines).bytes != 0 {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| output.drain_to(writer.as_fd()));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!first.is_finished() && !second.is_finished(), "the line is not written");
+            reader.read_exact(&mut vec![0; held]).expect("read");
+        });
+        let mut line = [0; 5];
+        reader.read_exact(&mut line).expect("read");
+        assert_eq!(&line, b"line\n");
     }
 }
