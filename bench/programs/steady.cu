@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
         last = now;
         if (answered < asked) {
             ++answered;
-            std::printf("longest %.3f\n", longest);
+            std::printf("{\"longest_ms\":%.3f}\n", longest);
             std::fflush(stdout);
             longest = 0;
             last = Clock::now();

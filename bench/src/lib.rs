@@ -4,6 +4,7 @@
 //! network and no repository, so that it can be carried.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod bars;
 pub mod conformance;
 pub mod frameworks;
@@ -15,4 +16,5 @@ pub mod moves;
 mod moving;
 mod program;
 mod server;
+pub mod shares;
 pub mod speed;

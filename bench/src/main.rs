@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use floe_bench::{conformance, frameworks, link, moves, speed};
+use floe_bench::{conformance, frameworks, link, moves, shares, speed};
 
 /// Measures CUDA programs natively and through floe, in one run on this machine.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Conformance(conformance::Arguments),
     /// Measure how long a program stands while its session moves, to another GPU and on its own
     Moves(moves::Arguments),
+    /// Measure how programs that asked for parts of a GPU's time get them, and what that costs
+    Shares(shares::Arguments),
     /// Measure the link to a GPU: latencies, and copies from 4 B to 1 GiB, by every transport. A GPU of this machine is
     /// also measured natively and through sockets alone
     Link(link::Arguments),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Frameworks(arguments) => frameworks::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Moves(arguments) => moves::run(&arguments),
+        Command::Shares(arguments) => shares::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
         Command::LinkProbe(arguments) => link::probe(&arguments).map(|()| ExitCode::SUCCESS),
     };

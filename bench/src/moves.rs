@@ -2,15 +2,17 @@
 //! In: cases of so much memory of which so much changes. Out: a table, a JSON file where a folder is named, and an exit code:
 //! 0 when no pause was over its limit and all memory was right.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+mod training;
+
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::asked::Asked;
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::machine;
@@ -33,12 +35,27 @@ pub struct Arguments {
     /// A 64th of the memory, and no limits
     #[arg(long)]
     quick: bool,
+    /// What to move: memory, training [default: both]
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
+    only: Vec<What>,
+    /// The Python that has PyTorch; nothing is trained where it has not
+    #[arg(long, default_value = "python3")]
+    python: String,
     /// Write moves.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     device_library: String,
+}
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// A program that never rests, with much memory.
+    Memory,
+    /// PyTorch that trains.
+    Training,
 }
 
 /// What moves, and how.
@@ -101,33 +118,44 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.quick {
         println!("a 64th of the memory that is named, without limits");
     }
+    let is_wanted = |what| arguments.only.is_empty() || arguments.only.contains(&what);
     let mut rows = Vec::new();
-    for case in CASES {
+    for case in CASES.into_iter().filter(|_| is_wanted(What::Memory)) {
         if mover.gpus() == 1 && !case.same_gpu {
             println!("{}: there is no other GPU", case.title);
             continue;
         }
         let case = if arguments.quick { Case { gib: case.gib * QUICK, limit: None, ..case } } else { case };
-        let program = Steady::start(&installation, &server, arguments.way, case)?;
+        let program = steady(&installation, &server, arguments.way, case)?;
         rows.extend(moved(program, &mover, case)?);
     }
+    let with =
+        training::With { installation: &installation, server: &server, mover: &mover, python: &arguments.python };
+    let trained = if is_wanted(What::Training) { with.train(arguments.way, arguments.quick)? } else { Vec::new() };
     if let Some(out) = &arguments.out {
-        write(&out.join("moves.json"), &gpu.name, &rows)?;
+        let mut record = machine::heading(&gpu.name);
+        record.insert("moves".to_owned(), json!(rows));
+        record.insert("training".to_owned(), json!(trained));
+        machine::write_record(&out.join("moves.json"), &record)?;
     }
-    let over = rows.iter().filter(|row| row.is_over()).count();
-    println!("{} moves, {over} over their limit", rows.len());
+    let over =
+        rows.iter().filter(|row| row.is_over()).count() + trained.iter().map(training::Trained::over).sum::<usize>();
+    println!(
+        "{} moves, {over} over their limit",
+        rows.len() + trained.iter().map(training::Trained::moves).sum::<usize>()
+    );
     Ok(if over == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Moves a program to and fro.
-fn moved(mut program: Steady, mover: &Mover<'_>, case: Case) -> Result<Vec<Row>> {
-    let alone = program.longest(ALONE)?;
+fn moved(mut program: Asked, mover: &Mover<'_>, case: Case) -> Result<Vec<Row>> {
+    let alone = longest(&mut program, ALONE)?;
     let mut rows = Vec::new();
     for _ in 0..MOVES {
-        let [(session, gpu)] = mover.sessions()?[..] else { bail!("the program has another number of sessions") };
+        let (session, gpu) = mover.only_session()?;
         let to = if case.same_gpu { gpu } else { (gpu + 1) % mover.gpus() };
         let made = mover.to(session, to, case.flags).with_context(|| case.title)?;
-        let row = row(case, &made, program.longest(ALONE)? - alone);
+        let row = row(case, &made, longest(&mut program, ALONE)? - alone);
         println!(
             "{}: gap {:.1} ms, pause {:.1} ms (drain {:.1}, finish {:.1}), {:.1} GB copied{}",
             row.case,
@@ -140,7 +168,8 @@ fn moved(mut program: Steady, mover: &Mover<'_>, case: Case) -> Result<Vec<Row>>
         );
         rows.push(row);
     }
-    program.end()?;
+    let last = program.end()?;
+    ensure!(last.starts_with("right "), "its memory was not right: {last}");
     Ok(rows)
 }
 
@@ -158,68 +187,16 @@ fn row(case: Case, made: &Made, gap_ms: f64) -> Row {
     }
 }
 
-/// The program that never rests.
-struct Steady {
-    process: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+/// Starts the program that never rests.
+fn steady(installation: &Installation, server: &Server, way: Way, case: Case) -> Result<Asked> {
+    let words = [installation.bench_program("steady")?, case.gib.to_string().into(), case.changes.to_string().into()];
+    Asked::start(server.started(installation, &words, way, 1, false))
 }
 
-impl Steady {
-    fn start(installation: &Installation, server: &Server, way: Way, case: Case) -> Result<Self> {
-        let words =
-            [installation.bench_program("steady")?, case.gib.to_string().into(), case.changes.to_string().into()];
-        let mut command = server.started(installation, &words, way, 1, false);
-        let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("floe does not start")?;
-        let input = process.stdin.take();
-        let output = BufReader::new(process.stdout.take().context("its stdout was asked for")?);
-        let mut steady = Self { process, input, output };
-        let first = steady.line()?;
-        if first == "ready" { Ok(steady) } else { bail!("it does not begin: {first}") }
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).context("it says nothing")?;
-        Ok(line.trim().to_owned())
-    }
-
-    /// Its longest time between two steps since the last question, in milliseconds, when it has run for a while.
-    fn longest(&mut self, run: Duration) -> Result<f64> {
-        std::thread::sleep(run);
-        let input = self.input.as_mut().context("it was ended")?;
-        input.write_all(b"\n").context("it is over")?;
-        let line = self.line()?;
-        let longest = line.strip_prefix("longest ").and_then(|number| number.parse().ok());
-        longest.with_context(|| format!("it says something else: {line}"))
-    }
-
-    /// Has it check its memory.
-    fn end(mut self) -> Result<()> {
-        drop(self.input.take());
-        let last = self.line()?;
-        let status = self.process.wait().context("it does not end")?;
-        if status.success() && last.starts_with("right ") {
-            Ok(())
-        } else {
-            bail!("it was not right: {last}, {status}")
-        }
-    }
-}
-
-impl Drop for Steady {
-    fn drop(&mut self) {
-        // It has ended, or nobody wants it any more.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn write(path: &std::path::Path, device: &str, rows: &[Row]) -> Result<()> {
-    let mut record = machine::heading(device);
-    record.insert("moves".to_owned(), json!(rows));
-    machine::write_record(path, &record)
+/// Its longest time between two steps since the last question, in milliseconds, when it has run for a while.
+fn longest(program: &mut Asked, run: Duration) -> Result<f64> {
+    std::thread::sleep(run);
+    Ok(program.ask()?.longest_ms)
 }
 
 #[cfg(test)]

@@ -33,6 +33,11 @@ struct Phase {
 }
 
 impl Made {
+    /// Milliseconds of all phases.
+    pub(crate) fn total_ms(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.ms).sum()
+    }
+
     /// Milliseconds of a phase; 0: it had none.
     pub(crate) fn phase(&self, name: &str) -> f64 {
         self.phases.iter().filter(|phase| phase.phase == name).map(|phase| phase.ms).sum()
@@ -101,6 +106,15 @@ impl<'a> Mover<'a> {
         let rows = self.rows("ps")?;
         let number = |row: &Value, name: &str| row.get(name).and_then(Value::as_u64);
         Ok(rows.iter().filter_map(|row| Some((number(row, "session")?, number(row, "gpu")?))).collect())
+    }
+
+    /// The number of the one session there is, and its GPU.
+    ///
+    /// # Errors
+    /// When there is another number of sessions.
+    pub(crate) fn only_session(&self) -> Result<(u64, u64)> {
+        let [session] = self.sessions()?[..] else { bail!("the program has another number of sessions") };
+        Ok(session)
     }
 
     /// Moves a session to a GPU.

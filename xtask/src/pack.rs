@@ -22,7 +22,7 @@ pub(crate) fn pack() -> Result<PathBuf> {
     let programs = folder.join("share/bench");
     copy_sources(&repository().join("bench/programs"), &programs)?;
     let home = toolchain::ensure()?;
-    for program in ["driver_calls", "between_gpus", "collectives", "steady"] {
+    for program in ["driver_calls", "between_gpus", "collectives", "steady", "tenant"] {
         build(&home, &programs, program)?;
     }
     copy_sources(&repository().join("tests/frameworks"), &folder.join("share/frameworks"))?;

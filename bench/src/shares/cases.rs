@@ -1,0 +1,194 @@
+//! What is measured about shares, group by group. In: programs that can be started. Out: findings with their limits.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use super::Finding;
+use super::tenants::{Kind, Tenants, ended};
+use crate::asked::{Asked, Done};
+
+/// A tenant with terms that say nothing about how much: it takes turns.
+const EQUAL: &[&str] = &["--weight", "1"];
+/// How often the cost of turns is measured, by turns with none.
+const ROUNDS: usize = 3;
+
+/// Measurements that belong together.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Group {
+    Even,
+    Weights,
+    Quarter,
+    Alone,
+    Latency,
+    Cost,
+    Training,
+}
+
+const GROUPS: [(&str, Group); 7] = [
+    ("even", Group::Even),
+    ("weights", Group::Weights),
+    ("quarter", Group::Quarter),
+    ("alone", Group::Alone),
+    ("latency", Group::Latency),
+    ("cost", Group::Cost),
+    ("training", Group::Training),
+];
+
+/// The groups of these names; all where none is named.
+///
+/// # Errors
+/// When there is no such group.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<Group>> {
+    for name in names {
+        ensure!(GROUPS.iter().any(|(known, _)| known == name), "there is no such group: {name}");
+    }
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    Ok(GROUPS.iter().filter(|(name, _)| is_wanted(name)).map(|(_, group)| *group).collect())
+}
+
+impl Group {
+    /// # Errors
+    /// When a program fails, or its sum is wrong.
+    pub(super) fn measure(self, tenants: &Tenants<'_>, python: &str) -> Result<Vec<Finding>> {
+        match self {
+            Self::Even => even(tenants),
+            Self::Weights => weights(tenants),
+            Self::Quarter => quarter(tenants),
+            Self::Alone => alone(tenants),
+            Self::Latency => latency(tenants),
+            Self::Cost => cost(tenants),
+            Self::Training => training(tenants, python),
+        }
+    }
+}
+
+fn rates(done: &[Done]) -> Vec<f64> {
+    done.iter().map(Done::rate).collect()
+}
+
+fn even(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let one = tenants.alone(Kind::Single)?;
+    let mut findings = Vec::new();
+    for (terms, words) in [(&[] as &[&str], "no terms"), (EQUAL, "equal weights")] {
+        let rates = rates(&tenants.together(&[(Kind::Single, terms); 8], 5.0)?);
+        let (least, most) = (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
+        findings
+            .push(Finding::new(format!("8 tenants, {words}: fastest over slowest"), most / least, "x").at_most(1.05));
+        let sum = rates.iter().sum::<f64>() / one;
+        findings.push(Finding::new(format!("8 tenants, {words}: all together, of one alone"), sum, "x"));
+    }
+    Ok(findings)
+}
+
+fn weights(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let one = tenants.alone(Kind::Single)?;
+    let weights = [1.0, 2.0, 4.0];
+    let terms: [&[&str]; 3] = [&["--weight", "1"], &["--weight", "2"], &["--weight", "4"]];
+    let rates = rates(&tenants.together(&terms.map(|terms| (Kind::Single, terms)), 7.0)?);
+    let sum: f64 = rates.iter().sum();
+    let mut findings = Vec::new();
+    for (rate, weight) in rates.iter().zip(weights) {
+        let ratio = rate / sum / (weight / 7.0);
+        findings.push(
+            Finding::new(format!("weight {weight} of 7: had of what it should"), ratio, "x")
+                .at_least(0.95)
+                .at_most(1.05),
+        );
+    }
+    findings.push(Finding::new("weights 1:2:4: all together, of one alone", sum / one, "x"));
+    Ok(findings)
+}
+
+fn quarter(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let one = tenants.alone(Kind::Single)?;
+    let mut findings = Vec::new();
+    let kinds = [
+        (Kind::Single, "kernels of 1 ms", 5.0),
+        (Kind::Graph, "graphs", 5.0),
+        (Kind::Tiny, "kernels of 1 us", 5.0),
+        (Kind::Long, "kernels of 200 ms", 10.0),
+    ];
+    for (kind, words, seconds) in kinds {
+        let alone = if kind == Kind::Single { one } else { tenants.alone(kind)? };
+        let done = tenants.together(&[(kind, &["--share", "25%"]), (Kind::Single, &[])], seconds)?;
+        let part = |done: &Done, alone: f64| done.rate() / alone * 100.0;
+        let had = part(&done[0], alone);
+        findings.push(Finding::new(format!("a share of 25 %, {words}"), had, "%").at_least(23.0).at_most(27.0));
+        findings.push(Finding::new(format!("  the other beside it, {words}"), part(&done[1], one), "%"));
+    }
+    Ok(findings)
+}
+
+fn alone(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let share: &[&str] = &["--share", "25%"];
+    let one = tenants.alone(Kind::Single)?;
+    let with = tenants.together(&[(Kind::Single, share)], 3.0)?[0].rate() / one;
+    let beside = tenants.together(&[(Kind::Single, share), (Kind::Idle, &[])], 3.0)?[0].rate() / one;
+    Ok(vec![
+        Finding::new("alone with a share of 25 %, of alone without", with * 100.0, "%").at_least(99.0),
+        Finding::new("beside one that wakes 50 times a second", beside * 100.0, "%"),
+    ])
+}
+
+fn latency(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let class: &[&str] = &["--class", "latency", "--share", "25%"];
+    let alone = tenants.together(&[(Kind::Answer, class)], 6.0)?[0];
+    let mut all = vec![(Kind::Answer, class)];
+    all.extend([(Kind::Single, EQUAL); 3]);
+    let beside = tenants.together(&all, 10.0)?[0];
+    let without = [(Kind::Answer, &[] as &[&str]), (Kind::Single, &[]), (Kind::Single, &[]), (Kind::Single, &[])];
+    let without = tenants.together(&without, 6.0)?[0];
+    Ok(vec![
+        Finding::new("launch to result, alone: half", alone.p50_ms, "ms"),
+        Finding::new("launch to result, alone: 99 of 100", alone.p99_ms, "ms"),
+        Finding::new("beside three busy ones, by the driver's slices: 99 of 100", without.p99_ms, "ms"),
+        Finding::new("beside three busy ones, latency class: half", beside.p50_ms, "ms"),
+        Finding::new("beside three busy ones, latency class: 99 of 100", beside.p99_ms, "ms")
+            .at_most(3.0 * alone.p99_ms),
+    ])
+}
+
+/// What a program did while it was alone, and while another with terms was there that does nothing much: medians of rounds.
+fn by_turns(tenants: &Tenants<'_>, program: &mut Asked, seconds: f64) -> Result<[Done; 2]> {
+    let mut found: [Vec<Done>; 2] = Default::default();
+    for _ in 0..ROUNDS {
+        found[0].extend(tenants.window(std::slice::from_mut(program), seconds)?);
+        let idle = tenants.start((Kind::Idle, EQUAL))?;
+        found[1].extend(tenants.window(std::slice::from_mut(program), seconds)?);
+        ended(idle)?;
+    }
+    Ok(found.map(|mut rounds| {
+        rounds.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+        rounds[ROUNDS / 2]
+    }))
+}
+
+fn cost(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
+    let mut program = tenants.start((Kind::Tiny, &["--share", "50%"]))?;
+    let [alone, beside] = by_turns(tenants, &mut program, 1.0)?;
+    ended(program)?;
+    Ok(vec![
+        Finding::new("a launch, no turns", alone.posting_ns, "ns"),
+        Finding::new("a launch, while turns are taken: more", beside.posting_ns - alone.posting_ns, "ns")
+            .at_most(100.0),
+        Finding::new("kernels of 1 us, while turns are taken", beside.rate() / alone.rate() * 100.0, "%"),
+    ])
+}
+
+fn training(tenants: &Tenants<'_>, python: &str) -> Result<Vec<Finding>> {
+    let mut torch = Command::new(python);
+    torch.args(["-c", "import torch, torchvision"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !torch.status().is_ok_and(|status| status.success()) {
+        println!("training: {python} has no PyTorch and torchvision");
+        return Ok(Vec::new());
+    }
+    let words = [python.into(), tenants.program("endless_training.py")?, "resnet18".into()];
+    let mut program = Asked::start(tenants.command(&["--share", "50%"], &words))?;
+    let [alone, beside] = by_turns(tenants, &mut program, 4.0)?;
+    program.end()?;
+    Ok(vec![
+        Finding::new("ResNet-18, no turns", 1e3 / alone.rate(), "ms a step"),
+        Finding::new("ResNet-18 while turns are taken", alone.rate() / beside.rate(), "x").at_most(1.01),
+    ])
+}

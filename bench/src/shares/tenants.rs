@@ -1,0 +1,159 @@
+//! Programs that share a GPU: they are started with their terms, run side by side for a while, and are asked in the same moment.
+//! In: kinds of work and terms. Out: what each did in that time. A sum that is wrong is an error.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::asked::{Asked, Done};
+use crate::bars::Way;
+use crate::installation::Installation;
+use crate::server::Server;
+
+/// Programs run so long before they are asked for the first time.
+const SETTLING: Duration = Duration::from_millis(700);
+/// The kernel by which a kernel's time per iteration is found.
+const CALIBRATING: u64 = 20_000;
+
+/// What a program does all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Kernels of a millisecond.
+    Single,
+    /// Graphs of ten kernels of 0.1 ms.
+    Graph,
+    /// Kernels of a microsecond.
+    Tiny,
+    /// Kernels of 200 ms, one at a time.
+    Long,
+    /// A kernel of 50 us whose result it reads, and 5 ms of rest.
+    Answer,
+    /// A kernel of a microsecond 50 times a second.
+    Idle,
+}
+
+/// A program: what it does, and its flags of `floe run`.
+pub(super) type Tenant<'a> = (Kind, &'a [&'a str]);
+
+/// What programs are started with.
+#[derive(Debug)]
+pub(super) struct Tenants<'a> {
+    installation: &'a Installation,
+    server: &'a Server,
+    program: PathBuf,
+    way: Way,
+    blocks: u32,
+    /// Iterations of a kernel of a millisecond.
+    a_millisecond: u64,
+    quick: bool,
+}
+
+impl<'a> Tenants<'a> {
+    /// Finds out how much work a millisecond is, on a GPU that does nothing else.
+    ///
+    /// # Errors
+    /// When the program does not run.
+    pub(super) fn new(
+        installation: &'a Installation,
+        server: &'a Server,
+        way: Way,
+        quick: bool,
+        cpu_device: bool,
+    ) -> Result<Self> {
+        // Two blocks for each of the 132 processors of the largest GPUs there are today: the GPU is full.
+        let blocks = if cpu_device { 1 } else { 264 };
+        let program = installation.bench_program("tenant")?;
+        let tenants = Self { installation, server, program, way, blocks, a_millisecond: CALIBRATING, quick };
+        let done = tenants.together(&[(Kind::Single, &[])], 1.0)?;
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let a_millisecond = (done[0].rate() * CALIBRATING as f64 / 1e3) as u64;
+        ensure!(a_millisecond > 0, "no kernel was over within a second");
+        Ok(Self { a_millisecond, ..tenants })
+    }
+
+    /// `floe run` with flags, and the words behind them.
+    pub(super) fn command(&self, flags: &[&str], words: &[PathBuf]) -> Command {
+        let mut command = Command::new(self.installation.floe());
+        command.args(["run", "--on", &self.server.device(self.way)]).args(flags).arg("--").args(words);
+        self.server.give_token(&mut command);
+        command
+    }
+
+    /// A measured program of the installation.
+    ///
+    /// # Errors
+    /// When it is missing.
+    pub(super) fn program(&self, name: &str) -> Result<PathBuf> {
+        self.installation.bench_program(name)
+    }
+
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn start(&self, (kind, flags): Tenant<'_>) -> Result<Asked> {
+        let millisecond = self.a_millisecond;
+        let (mode, iterations, each, pause) = match kind {
+            Kind::Single => ("single", millisecond, 16, 0),
+            Kind::Graph => ("graph", millisecond / 10, 160, 0),
+            Kind::Tiny => ("single", millisecond / 1000, 1000, 0),
+            Kind::Long => ("single", millisecond * 200, 1, 0),
+            Kind::Answer => ("answer", millisecond / 20, 1, 5000),
+            Kind::Idle => ("answer", millisecond / 1000, 1, 20_000),
+        };
+        let numbers = [u64::from(self.blocks), iterations.max(1), each, pause].map(|number| number.to_string().into());
+        let words: Vec<PathBuf> = [self.program.clone(), mode.into()].into_iter().chain(numbers).collect();
+        Asked::start(self.command(flags, &words))
+    }
+
+    /// Has programs run side by side for so many seconds, a tenth of them in a quick run; what each did.
+    ///
+    /// # Errors
+    /// When one fails, or its sum is wrong.
+    pub(super) fn together(&self, tenants: &[Tenant<'_>], seconds: f64) -> Result<Vec<Done>> {
+        let mut programs = tenants.iter().map(|tenant| self.start(*tenant)).collect::<Result<Vec<_>>>()?;
+        std::thread::sleep(SETTLING);
+        let done = self.window(&mut programs, seconds)?;
+        // All are told to end first: who waits for one while another is busy waits longer.
+        programs.into_iter().try_for_each(ended)?;
+        Ok(done)
+    }
+
+    /// What running programs do within so many seconds.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub(super) fn window(&self, programs: &mut [Asked], seconds: f64) -> Result<Vec<Done>> {
+        asked(programs)?;
+        std::thread::sleep(Duration::from_secs_f64(if self.quick { seconds / 10.0 } else { seconds }));
+        asked(programs)
+    }
+
+    /// Kernels a second of a program that has the GPU to itself, without terms.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(super) fn alone(&self, kind: Kind) -> Result<f64> {
+        let done = self.together(&[(kind, &[])], if kind == Kind::Long { 4.0 } else { 2.0 })?;
+        let rate = done[0].rate();
+        ensure!(rate > 0.0, "nothing was done by a program that was alone");
+        Ok(rate)
+    }
+}
+
+fn asked(programs: &mut [Asked]) -> Result<Vec<Done>> {
+    programs.iter_mut().try_for_each(Asked::request)?;
+    programs.iter_mut().map(Asked::done).collect()
+}
+
+/// Ends a program, which checks its sum.
+///
+/// # Errors
+/// When it was wrong.
+pub(super) fn ended(program: Asked) -> Result<()> {
+    let last = program.end().context("a program among others")?;
+    ensure!(last.starts_with("right "), "its sum was not right: {last}");
+    Ok(())
+}
