@@ -31,6 +31,9 @@ pub(crate) struct Done {
     pub(crate) p99_ms: f64,
     /// The longest time between two steps.
     pub(crate) longest_ms: f64,
+    /// The part of the GPU's time that the server says it had, where turns were taken.
+    #[serde(skip)]
+    pub(crate) had: Option<f64>,
 }
 
 impl Done {

@@ -92,6 +92,17 @@ impl<'a> Mover<'a> {
         self.gpus
     }
 
+    /// For each session, in the order in which they came: milliseconds for which it had its GPU while turns were taken, and of how many.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub(crate) fn gpu_time(&self) -> Result<Vec<[u64; 2]>> {
+        let mut rows = self.rows("ps")?;
+        let number = |row: &Value, name: &str| row.get(name).and_then(Value::as_u64).unwrap_or(0);
+        rows.sort_by_key(|row| number(row, "session"));
+        Ok(rows.iter().map(|row| [number(row, "gpu_ms"), number(row, "of_ms")]).collect())
+    }
+
     fn rows(&self, command: &str) -> Result<Vec<Value>> {
         let output = Command::new(self.installation.floe())
             .args([command, "--json", "--on", &self.address])

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::asked::{Asked, Done};
 use crate::bars::Way;
 use crate::installation::Installation;
+use crate::moving::Mover;
 use crate::server::Server;
 
 /// Programs run so long before they are asked for the first time.
@@ -22,6 +23,8 @@ const CALIBRATING: u64 = 20_000;
 pub(super) enum Kind {
     /// Kernels of a millisecond.
     Single,
+    /// Kernels of 0.1 ms.
+    Short,
     /// Graphs of ten kernels of 0.1 ms.
     Graph,
     /// Kernels of a microsecond.
@@ -42,6 +45,7 @@ pub(super) type Tenant<'a> = (Kind, &'a [&'a str]);
 pub(super) struct Tenants<'a> {
     installation: &'a Installation,
     server: &'a Server,
+    mover: Mover<'a>,
     program: PathBuf,
     way: Way,
     blocks: u32,
@@ -65,7 +69,8 @@ impl<'a> Tenants<'a> {
         // Two blocks for each of the 132 processors of the largest GPUs there are today: the GPU is full.
         let blocks = if cpu_device { 1 } else { 264 };
         let program = installation.bench_program("tenant")?;
-        let tenants = Self { installation, server, program, way, blocks, a_millisecond: CALIBRATING, quick };
+        let mover = Mover::new(installation, server)?;
+        let tenants = Self { installation, server, mover, program, way, blocks, a_millisecond: CALIBRATING, quick };
         let done = tenants.together(&[(Kind::Single, &[])], 1.0)?;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let a_millisecond = (done[0].rate() * CALIBRATING as f64 / 1e3) as u64;
@@ -97,6 +102,7 @@ impl<'a> Tenants<'a> {
         let millisecond = self.a_millisecond;
         let (mode, iterations, each, pause) = match kind {
             Kind::Single => ("single", millisecond, 16, 0),
+            Kind::Short => ("single", millisecond / 10, 160, 0),
             Kind::Graph => ("graph", millisecond / 10, 160, 0),
             Kind::Tiny => ("single", millisecond / 1000, 1000, 0),
             Kind::Long => ("single", millisecond * 200, 1, 0),
@@ -127,8 +133,17 @@ impl<'a> Tenants<'a> {
     /// When one has ended.
     pub(super) fn window(&self, programs: &mut [Asked], seconds: f64) -> Result<Vec<Done>> {
         asked(programs)?;
+        let before = self.mover.gpu_time()?;
         std::thread::sleep(Duration::from_secs_f64(if self.quick { seconds / 10.0 } else { seconds }));
-        asked(programs)
+        let after = self.mover.gpu_time()?;
+        let mut done = asked(programs)?;
+        for (done, (before, after)) in done.iter_mut().zip(before.into_iter().zip(after)) {
+            let [had, of] = [0, 1].map(|which| after[which].saturating_sub(before[which]));
+            #[allow(clippy::cast_precision_loss, reason = "milliseconds of a run")]
+            let part = had as f64 / of as f64;
+            done.had = (of > 0).then_some(part);
+        }
+        Ok(done)
     }
 
     /// Kernels a second of a program that has the GPU to itself, without terms.

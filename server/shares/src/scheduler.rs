@@ -3,12 +3,14 @@
 //! A worker may lie in its reports: it then loses its turn or keeps it until `OVERRUN`, and is charged by this clock all the same.
 
 mod account;
+mod seat;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::fractions::{MILLION, scaled, signed};
 use crate::terms::{Class, Member, NoShare, WHOLE};
+use seat::{Due, Kind, Phase, Seat, Unit};
 
 /// A turn, while others wait: long beside the 100 µs of a switch, short beside what people notice.
 pub(crate) const SLICE: Duration = Duration::from_millis(10);
@@ -19,15 +21,21 @@ const WAKES: Duration = Duration::from_millis(5);
 /// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
 /// preempted. From there on the driver's own time slices divide the GPU between it and them.
 pub(crate) const OVERRUN: Duration = Duration::from_millis(500);
+/// A unit that wakes up goes beside the one whose turn it is for so long: most that wake up have less to do, and a switch for it
+/// would cost both more than the driver's slices do.
+pub(crate) const BESIDE: Duration = Duration::from_millis(2);
+
 /// The daemon's word to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Submit as ever; nobody schedules this GPU.
     Free,
-    /// Submit. `others_wait`: keep little in flight, and report when there is no work.
+    /// Submit. `others_wait`: keep little in flight, and report when there is no work. `brief`: keep still less.
     Go {
         /// Whether somebody waits for the end of this turn.
         others_wait: bool,
+        /// Whether there is a latency class, which may end this turn at any time.
+        brief: bool,
     },
     /// Submit nothing more, and report when what was submitted is done.
     Stop,
@@ -47,84 +55,6 @@ pub struct Usage {
     pub turns: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The GPU is not scheduled.
-    Free,
-    /// It has the GPU.
-    Running { others_wait: bool },
-    /// It was told to stop, and has not stopped.
-    Stopping { since: Duration, wants: bool },
-    /// It submits nothing more, and is not waited for.
-    Holding { wants: bool },
-    /// It has stopped.
-    Resting { wants: bool },
-}
-
-/// What takes turns: all sessions of a user that have no terms of their own, or one session that has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Unit<U> {
-    User(U),
-    Session(u64),
-}
-
-/// What a unit with work is due now.
-#[derive(Clone, Copy, Debug)]
-struct Due<U> {
-    fraction: u64,
-    /// Without a share: whose it is, and what all such units of this user are due together.
-    rest: Option<(U, u64)>,
-}
-
-/// What is kept of a user, so that several sessions, at once or one after another, have no more than one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// All its units without a share, which divide one fraction.
-    Rest,
-    /// Its sessions with a share that have left.
-    Shares,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Seat<U> {
-    member: Member<U>,
-    phase: Phase,
-    /// The number of its last order.
-    order: u64,
-    usage: Usage,
-}
-
-impl<U: Copy> Seat<U> {
-    fn unit(&self, number: u64) -> Unit<U> {
-        if self.member.terms.are_any() { Unit::Session(number) } else { Unit::User(self.member.user) }
-    }
-
-    /// Whose it is, if it divides what shares leave.
-    fn rest(&self) -> Option<U> {
-        (self.member.terms.share == 0).then_some(self.member.user)
-    }
-
-    fn is_busy(&self) -> bool {
-        matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. } | Phase::Holding { .. })
-    }
-
-    fn wants(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Resting { wants: true } | Phase::Holding { wants: true } | Phase::Stopping { wants: true, .. }
-        )
-    }
-
-    /// Whether it keeps others from the GPU.
-    fn blocks(&self, now: Duration) -> bool {
-        match self.phase {
-            Phase::Running { .. } => true,
-            Phase::Stopping { since, .. } => now < since + OVERRUN,
-            _ => false,
-        }
-    }
-}
-
 /// The sessions of one GPU. Times are since any moment, and never fall.
 #[derive(Clone, Debug)]
 pub struct Scheduler<U: Ord + Copy> {
@@ -137,6 +67,8 @@ pub struct Scheduler<U: Ord + Copy> {
     floor: u128,
     /// The unit whose turn it is, and since when.
     turn: Option<(Unit<U>, Duration)>,
+    /// The unit that has woken up and goes beside it.
+    beside: Option<(Unit<U>, Duration)>,
     is_scheduled: bool,
     /// Everything up to here is charged.
     charged: Duration,
@@ -151,6 +83,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
             users: BTreeMap::new(),
             floor: 0,
             turn: None,
+            beside: None,
             is_scheduled: false,
             charged: Duration::ZERO,
             orders: Vec::new(),
@@ -186,7 +119,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             return Err(NoShare { asked, free });
         }
         self.charge(now);
-        let seat = Seat { member, phase: Phase::Free, order: 0, usage: Usage::default() };
+        let seat = Seat { member, phase: Phase::Free, order: 0, stopped: None, usage: Usage::default() };
         let unit = seat.unit(number);
         self.seats.insert(number, seat);
         if matches!(unit, Unit::Session(_)) {
@@ -263,10 +196,14 @@ impl<U: Ord + Copy> Scheduler<U> {
         let was_rest_active = rest.is_some_and(|user| self.is_rest_active(user));
         let phase = change(seat.phase);
         if let Some(seat) = self.seats.get_mut(&number) {
+            if matches!((seat.phase, phase), (Phase::Stopping { .. }, Phase::Resting { .. })) {
+                seat.stopped = Some(now);
+            }
             seat.phase = phase;
         }
         if !was_active && self.is_active(unit) {
             self.wakes(unit, !was_rest_active);
+            self.go_beside(unit, now);
         }
         self.decide(now);
     }
@@ -288,15 +225,20 @@ impl<U: Ord + Copy> Scheduler<U> {
     pub fn deadline(&self) -> Option<Duration> {
         // The time of the last event, at which what was due then was decided.
         let now = self.charged;
-        if !self.is_scheduled || !self.seats.values().any(Seat::wants) {
+        if !self.is_scheduled {
             return None;
+        }
+        let beside = self.beside.map(|(_, since)| since + BESIDE);
+        let returns = self.seats.values().filter_map(|seat| seat.returns_until(now));
+        if !self.seats.values().any(Seat::wants) {
+            return beside.into_iter().chain(returns).min();
         }
         let stopping = self.seats.values().filter_map(|seat| match seat.phase {
             Phase::Stopping { since, .. } if now < since + OVERRUN => Some(since + OVERRUN),
             _ => None,
         });
         let slice = self.turn.map(|(_, since)| if now < since + LEAST { since + LEAST } else { since + SLICE });
-        stopping.chain(slice).min()
+        stopping.chain(slice).chain(beside).chain(returns).min()
     }
 
     fn is_active(&self, unit: Unit<U>) -> bool {
@@ -317,12 +259,6 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
     }
 
-    /// Tells all members of a unit for which `is_meant` holds.
-    fn order_unit(&mut self, unit: Unit<U>, order: Order, phase: Phase, is_meant: impl Fn(&Seat<U>) -> bool) {
-        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| is_meant(seat)).map(|(number, _)| number).collect();
-        meant.into_iter().for_each(|number| self.order(number, order, phase));
-    }
-
     /// Whether turns are to be taken: somebody has terms, and somebody else is there.
     fn needs_turns(&self) -> bool {
         let mut users = self.seats.values().map(|seat| seat.member.user_weight);
@@ -337,7 +273,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             return;
         }
         self.is_scheduled = needed;
-        self.turn = None;
+        (self.turn, self.beside) = (None, None);
         if needed {
             self.users.values_mut().for_each(|time| *time = self.floor.max(*time));
         }
@@ -361,11 +297,10 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     /// The unit that is next among those that want a turn and have none.
-    fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>) -> Option<(i128, Unit<U>)> {
+    fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>) -> Option<Unit<U>> {
         let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
         let waiting = waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()));
-        let (key, _, unit) = waiting.map(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit)).min()?;
-        Some((key, unit))
+        waiting.copied().min_by_key(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit))
     }
 
     fn decide(&mut self, now: Duration) {
@@ -373,62 +308,101 @@ impl<U: Ord + Copy> Scheduler<U> {
         if !self.is_scheduled {
             return;
         }
-        self.end_turn_without_work();
+        self.end_turns_without_work();
         let due = self.due();
         let next = self.next(&due);
-        match self.turn {
-            Some((holder, since)) => {
-                let others_wait = next.is_some();
-                self.order_unit(holder, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
-                let Some((key, unit)) = next else { return };
-                let user = |unit| due.get(&unit).and_then(|due| due.rest).map(|(user, _)| user);
-                let is_one_user = user(holder).is_some() && user(holder) == user(unit);
-                let behind = if is_one_user {
-                    self.key_within(holder, &due) - self.key_within(unit, &due)
-                } else {
-                    self.key(holder, &due) - key
-                };
-                if self.ends_turn(now.saturating_sub(since), behind, unit, holder, &due) {
-                    let phase = Phase::Stopping { since: now, wants: false };
-                    self.order_unit(holder, Order::Stop, phase, |seat| matches!(seat.phase, Phase::Running { .. }));
-                    self.turn = None;
-                    return;
-                }
-                if now >= since + SLICE {
+        if let Some((holder, since)) = self.turn {
+            let ran = now.saturating_sub(since);
+            let beside = self.beside.filter(|(_, since)| now >= *since + BESIDE).map(|(unit, _)| unit);
+            // Who goes beside the holder and has more to do takes the turn, or waits for it.
+            if let Some(unit) = beside.filter(|unit| self.ends_turn(ran, *unit, holder, &due)) {
+                (self.turn, self.beside) = (Some((unit, now)), None);
+                self.stop(holder, now);
+                return;
+            }
+            if let Some(unit) = beside {
+                self.beside = None;
+                self.stop(unit, now);
+            }
+            if !next.is_some_and(|unit| self.ends_turn(ran, unit, holder, &due)) {
+                self.go(holder, next.is_some(), now);
+                if next.is_some() && ran >= SLICE {
                     self.turn = Some((holder, now));
                 }
-                let go = (Order::Go { others_wait: true }, Phase::Running { others_wait: true });
-                self.order_unit(holder, go.0, go.1, |seat| seat.phase == Phase::Running { others_wait: false });
+                return;
             }
-            None if self.seats.values().any(|seat| seat.blocks(now)) => {}
-            None => {
-                let Some((_, unit)) = next else { return };
-                self.turn = Some((unit, now));
-                let others_wait = self.next(&due).is_some();
-                self.order_unit(unit, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
+            self.stop(holder, now);
+            // Who goes beside it has its turn now.
+            self.turn = self.beside.take();
+            if self.turn.is_some() {
+                return;
             }
+        }
+        let Some(unit) = next else { return };
+        // A latency class does not wait for what others have in flight: the driver's slices let it through.
+        if self.is_latency(unit) || !self.seats.values().any(|seat| seat.blocks(now)) {
+            self.turn = Some((unit, now));
+            self.go(unit, self.next(&due).is_some(), now);
         }
     }
 
-    /// The turn of a unit that has stopped by itself is over.
-    fn end_turn_without_work(&mut self) {
-        let is_over = |(unit, _): &(Unit<U>, Duration)| {
-            !self.of(*unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }) || seat.wants())
+    /// How much further the holder is than a unit.
+    fn behind(&self, unit: Unit<U>, holder: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>) -> i128 {
+        let user = |unit| due.get(&unit).and_then(|due| due.rest).map(|(user, _)| user);
+        if user(holder).is_some() && user(holder) == user(unit) {
+            self.key_within(holder, due) - self.key_within(unit, due)
+        } else {
+            self.key(holder, due) - self.key(unit, due)
+        }
+    }
+
+    /// A unit has woken up: it goes at once, and stops soon, where it is behind the one whose turn it is.
+    fn go_beside(&mut self, unit: Unit<U>, now: Duration) {
+        let Some((holder, _)) = self.turn.filter(|(holder, _)| *holder != unit) else { return };
+        let is_behind = self.behind(unit, holder, &self.due()) > 0;
+        if is_behind && self.is_scheduled && self.beside.is_none() && !self.is_latency(unit) {
+            self.beside = Some((unit, now));
+            self.go(unit, true, now);
+        }
+    }
+
+    /// Members of a unit that want to go do, and those that go hear whether others wait, and of a latency class.
+    fn go(&mut self, unit: Unit<U>, wait: bool, now: Duration) {
+        let mut others = self.seats.iter().filter(|(number, seat)| seat.unit(**number) != unit).map(|(_, seat)| seat);
+        let others_wait = wait || others.clone().any(|seat| seat.returns_until(now).is_some());
+        let brief = !self.is_latency(unit) && others.any(|seat| seat.member.terms.class == Class::Latency);
+        let phase = Phase::Running { others_wait, brief };
+        let is_meant = |seat: &Seat<U>| match seat.phase {
+            Phase::Running { .. } => seat.phase != phase,
+            _ => seat.wants(),
         };
-        if self.turn.as_ref().is_some_and(is_over) {
-            self.turn = None;
+        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| is_meant(seat)).map(|(number, _)| number).collect();
+        for number in meant {
+            self.order(number, Order::Go { others_wait, brief }, phase);
         }
     }
 
-    /// Whether the holder's turn ends for a unit that is so far behind it.
-    fn ends_turn(
-        &self,
-        ran: Duration,
-        behind: i128,
-        next: Unit<U>,
-        holder: Unit<U>,
-        due: &BTreeMap<Unit<U>, Due<U>>,
-    ) -> bool {
+    /// Members of a unit that go stop.
+    fn stop(&mut self, unit: Unit<U>, now: Duration) {
+        let runs = |seat: &Seat<U>| matches!(seat.phase, Phase::Running { .. });
+        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| runs(seat)).map(|(number, _)| number).collect();
+        for number in meant {
+            self.order(number, Order::Stop, Phase::Stopping { since: now, wants: false });
+        }
+    }
+
+    /// The turn of a unit that has stopped by itself is over: who goes beside it has it now.
+    fn end_turns_without_work(&mut self) {
+        let runs = |unit| self.of(unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
+        let is_there = |unit| runs(unit) || self.of(unit).any(|(_, seat)| seat.wants());
+        let turn = self.turn.filter(|(unit, _)| is_there(*unit));
+        let beside = self.beside.filter(|(unit, _)| runs(*unit));
+        (self.turn, self.beside) = if turn.is_none() { (beside, None) } else { (turn, beside) };
+    }
+
+    /// Whether the holder's turn ends for this unit.
+    fn ends_turn(&self, ran: Duration, next: Unit<U>, holder: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>) -> bool {
+        let behind = self.behind(next, holder, due);
         if behind <= 0 {
             return false;
         }

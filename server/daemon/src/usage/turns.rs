@@ -136,7 +136,7 @@ impl Turns {
 fn word(order: Order) -> Word {
     match order {
         Order::Free => Word::Free,
-        Order::Go { others_wait } => Word::Go { others_wait },
+        Order::Go { others_wait, brief } => Word::Go { others_wait, brief },
         Order::Stop => Word::Stop,
     }
 }

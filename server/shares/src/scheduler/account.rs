@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Due, Kind, Scheduler, Seat, Unit, Usage};
+use super::seat::{Due, Kind, Seat, Unit};
+use super::{Scheduler, Usage};
 use crate::fractions::{Active, MILLION, fractions, scaled, signed};
 use crate::terms::Member;
 
@@ -167,7 +168,7 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// The number of units whose members run.
     pub(crate) fn units_with_a_turn(&self) -> usize {
-        let running = self.seats.iter().filter(|(_, seat)| matches!(seat.phase, super::Phase::Running { .. }));
+        let running = self.seats.iter().filter(|(_, seat)| matches!(seat.phase, super::seat::Phase::Running { .. }));
         running.map(|(number, seat)| seat.unit(*number)).collect::<std::collections::BTreeSet<_>>().len()
     }
 

@@ -25,6 +25,8 @@ pub enum Word {
     Go {
         /// Whether others wait.
         others_wait: bool,
+        /// Whether to keep still less in flight, as this turn may end at any time.
+        brief: bool,
     },
     /// Submit nothing more. The answer is [`TurnSaid::Rests`].
     Stop,

@@ -2,6 +2,7 @@
 //! In: the turn. Out: an issuer that stands until its turn comes, and says whether commands wait.
 //! Without turns it costs one look at a flag for each command.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use floe_device::Device;
 use super::Issuer;
 use crate::complete::events::CompletionEvent;
 use crate::daemon::turn_notices::TurnEvent;
-use crate::issue::turn::{COUNT, Pace, STOPPED};
+use crate::issue::turn::{COUNT, STOPPED};
 
 /// Pause between two looks at a mark.
 const LOOK: Duration = Duration::from_micros(20);
@@ -41,13 +42,17 @@ impl<D: Device> Issuer<D> {
         let before = std::mem::replace(&mut self.pace.marks, marks);
         let holds = self.shared.queue.has_held_streams();
         let patience = if holds { SHORT_PATIENCE } else { PATIENCE };
-        let began = Instant::now();
-        let is_early = || began.elapsed() < patience && !self.shared.queue.is_interrupted();
-        while is_early() && before.iter().any(|mark| mark.outcome().is_none()) {
+        let (began, is_done) = (Instant::now(), || before.iter().all(|mark| mark.outcome().is_some()));
+        self.shared.turn.waits_for_marks(true);
+        while !is_done() && began.elapsed() < patience && !self.shared.queue.is_interrupted() {
             std::thread::sleep(LOOK);
         }
-        if !holds {
-            self.pace.adapt(Instant::now());
+        self.shared.turn.waits_for_marks(false);
+        if self.shared.queue.is_interrupted() && !is_done() {
+            // An errand, or the end of the turn. It waits on behind the next command.
+            (self.pace.marks, self.pace.commands) = (before, self.pace.each);
+        } else if !holds {
+            self.pace.adapt(Instant::now(), &self.shared.turn);
         }
     }
 
@@ -56,10 +61,15 @@ impl<D: Device> Issuer<D> {
         let shared = Arc::clone(&self.shared);
         loop {
             let state = shared.turn.state();
-            if state % COUNT != STOPPED || shared.queue.has_errands() {
+            if state % COUNT != STOPPED {
+                self.pace.begin(&shared.turn);
                 return true;
             }
-            self.pace = Pace { each: self.pace.each, ..Pace::default() };
+            if shared.queue.has_errands() {
+                return true;
+            }
+            // Its waits in a turn are short beside the 50 us by which the system may lengthen each. Where that cannot be said, they are longer.
+            let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
             shared.turn.has_stopped_with(self.record_everything().unwrap_or_default());
             shared.turn.say(TurnEvent::Stopped(state / COUNT));
             let mut has_said = false;

@@ -2,7 +2,7 @@
 //! In: words of the thread that keeps turns (`life::turns`) and of the issuer. Out: the same to the other one.
 //! It waits for nobody.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,29 +12,53 @@ use floe_device::Device;
 use crate::complete::events::CompletionEvent;
 use crate::daemon::turn_notices::TurnEvent;
 
-/// Submit as ever; keep little in flight; stop. What is above these bits counts stops: an issuer that has not woken since the
+/// Submit as ever; keep little in flight; stop; keep still less in flight. What is above these bits counts stops: an issuer that has not woken since the
 /// last one answers each.
 const FREE: u64 = 0;
 const PACED: u64 = 1;
 pub(crate) const STOPPED: u64 = 2;
+const BRIEF: u64 = 3;
 pub(crate) const COUNT: u64 = 4;
 
 /// Commands between two marks of a paced issuer. Twice as many are in flight at most.
 const MOST_COMMANDS: u32 = 256;
-/// Work between two marks: little beside a turn, much beside the price of a mark.
-const SHORT: Duration = Duration::from_micros(500);
-const LONG: Duration = Duration::from_millis(2);
+/// Work between two marks, at least and at most: little beside a turn, much beside the price of a mark.
+const LITTLE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(2)];
+/// The same where a turn may end at any time.
+const LEAST: [Duration; 2] = [Duration::from_micros(80), Duration::from_micros(250)];
+
+/// How much a session in its turn keeps in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// As much as it likes: nobody waits.
+    Any,
+    /// Little, for others wait.
+    Little,
+    /// The least, for others may go at any time.
+    Least,
+}
+
 /// Whether the issuer may submit, for its threads.
 pub(crate) struct Turn<D: Device> {
     state: AtomicU64,
     events: Mutex<Option<Sender<TurnEvent>>>,
     /// What was in flight when the issuer stopped.
     in_flight: Mutex<Vec<Arc<CompletionEvent<D>>>>,
+    /// How long that took in the last turn, in microseconds.
+    drained: AtomicU32,
+    /// The issuer waits for what it has submitted, with a command at hand.
+    waits: AtomicBool,
 }
 
 impl<D: Device> Default for Turn<D> {
     fn default() -> Self {
-        Self { state: AtomicU64::new(FREE), events: Mutex::default(), in_flight: Mutex::default() }
+        Self {
+            state: AtomicU64::new(FREE),
+            events: Mutex::default(),
+            in_flight: Mutex::default(),
+            drained: AtomicU32::new(0),
+            waits: AtomicBool::new(false),
+        }
     }
 }
 
@@ -45,8 +69,13 @@ impl<D: Device> Turn<D> {
     }
 
     /// The issuer may submit.
-    pub(crate) fn goes_on(&self, is_paced: bool) {
-        self.set(if is_paced { PACED } else { FREE }, 0);
+    pub(crate) fn goes_on(&self, ahead: Ahead) {
+        let word = match ahead {
+            Ahead::Any => FREE,
+            Ahead::Little => PACED,
+            Ahead::Least => BRIEF,
+        };
+        self.set(word, 0);
     }
 
     /// The issuer is to stop at its next border.
@@ -70,7 +99,27 @@ impl<D: Device> Turn<D> {
     }
 
     pub(crate) fn is_paced(&self) -> bool {
-        self.state.load(Ordering::Relaxed) % COUNT == PACED
+        self.state.load(Ordering::Relaxed) & PACED != 0
+    }
+
+    /// Work between two marks of a paced issuer, at least and at most.
+    fn between_marks(&self) -> [Duration; 2] {
+        if self.state() % COUNT == BRIEF { LEAST } else { LITTLE }
+    }
+
+    /// The issuer waits for what it has submitted, or no longer.
+    pub(crate) fn waits_for_marks(&self, is: bool) {
+        self.waits.store(is, Ordering::Relaxed);
+    }
+
+    /// Whether the issuer has just carried out a command, and waits before it takes the next.
+    pub(crate) fn is_waiting_for_marks(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// What was in flight when the issuer stopped took so long.
+    pub(crate) fn took_to_drain(&self, took: Duration) {
+        self.drained.store(u32::try_from(took.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// The issuer has stopped, with this in flight.
@@ -110,14 +159,29 @@ impl<D: Device> Default for Pace<D> {
 
 impl<D: Device> Pace<D> {
     /// Fewer commands where they are long, more where they are short.
-    pub(crate) fn adapt(&mut self, now: Instant) {
+    pub(crate) fn adapt(&mut self, now: Instant, turn: &Turn<D>) {
         if let Some(marked) = self.marked.replace(now) {
             let took = now.saturating_duration_since(marked);
-            if took > LONG {
+            let [least, most] = turn.between_marks();
+            if took > most {
                 self.each = (self.each / 2).max(1);
-            } else if took < SHORT {
+            } else if took < least {
                 self.each = (self.each * 2).min(MOST_COMMANDS);
             }
         }
+    }
+
+    /// A turn begins. Where what was in flight at the end of the last one took long, fewer commands are to be: a turn may be too
+    /// short for a second mark, by which it would be seen.
+    pub(crate) fn begin(&mut self, turn: &Turn<D>) {
+        let drained = Duration::from_micros(turn.drained.swap(0, Ordering::Relaxed).into());
+        let [_, most] = turn.between_marks();
+        let mut each = self.each;
+        // Twice as many as between two marks are in flight.
+        let mut took = drained / 2;
+        while took > most && each > 1 {
+            (each, took) = (each / 2, took / 2);
+        }
+        *self = Self { each, ..Self::default() };
     }
 }

@@ -3,6 +3,7 @@
 //! the number of the order that it follows.
 //! It waits for nothing without a limit, so that an order is heard while the GPU works.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::complete::events::CompletionEvent;
 use crate::daemon::turn_notices::{TurnEnds, TurnEvent, TurnOrder, TurnReport, TurnSaid, Word};
 use crate::issue::errands::Errands;
 use crate::issue::issuer::Issuer;
+use crate::issue::turn::Ahead;
 
 /// Without a command and without work for so long, a session rests while others wait. It begins with the first. If its next command came soon
 /// behind, its program thinks for about that long between two commands, and losing its turn for it would cost it more than that
@@ -22,7 +24,7 @@ const QUIET: [Duration; 3] = [Duration::from_micros(200), Duration::from_micros(
 /// The same while nobody waits.
 const QUIET_ALONE: Duration = Duration::from_millis(20);
 /// Pause between two looks at what is in flight.
-const LOOK: Duration = Duration::from_micros(100);
+const LOOK: Duration = Duration::from_micros(50);
 /// Work behind what stands in a stream until the client or another session says more is not waited for longer.
 const HELD: Duration = Duration::from_millis(10);
 /// Pause between two looks at such work.
@@ -71,6 +73,8 @@ impl<D: Device> Turns<D> {
 
     /// Keeps turns until the session is over.
     pub(crate) fn run(&mut self) {
+        // Its looks are short beside the 50 us by which the system may lengthen each pause. Where that cannot be said, they are longer.
+        let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
         while !self.errands.is_over() {
             let event = match self.pause() {
                 Some(pause) => self.events.recv_timeout(pause),
@@ -102,10 +106,15 @@ impl<D: Device> Turns<D> {
     fn obey(&mut self, order: TurnOrder) {
         self.order = order.number;
         match order.word {
-            Word::Free => self.go(Doing::Free, false),
-            Word::Go { others_wait } => {
+            Word::Free => self.go(Doing::Free, Ahead::Any),
+            Word::Go { others_wait, brief } => {
                 let seen = (self.shared.client.command(), Instant::now());
-                self.go(Doing::Goes { others_wait, seen, quiet: None }, others_wait);
+                let ahead = match (others_wait, brief) {
+                    (_, true) => Ahead::Least,
+                    (true, false) => Ahead::Little,
+                    (false, false) => Ahead::Any,
+                };
+                self.go(Doing::Goes { others_wait, seen, quiet: None }, ahead);
             }
             Word::Stop => match self.doing {
                 // It answers this order, too.
@@ -117,9 +126,9 @@ impl<D: Device> Turns<D> {
         }
     }
 
-    fn go(&mut self, doing: Doing<D>, is_paced: bool) {
+    fn go(&mut self, doing: Doing<D>, ahead: Ahead) {
         (self.doing, self.rested) = (doing, None);
-        self.shared.turn.goes_on(is_paced);
+        self.shared.turn.goes_on(ahead);
         self.shared.queue.interrupt_for_turn(false);
     }
 
@@ -154,7 +163,8 @@ impl<D: Device> Turns<D> {
     fn look(&mut self) {
         match &self.doing {
             Doing::Goes { .. } => self.look_for_quiet(),
-            &Doing::Stops { has_stopped: true, wants, .. } if self.shared.turn.left() == 0 => {
+            &Doing::Stops { since, has_stopped: true, wants, .. } if self.shared.turn.left() == 0 => {
+                self.shared.turn.took_to_drain(since.elapsed());
                 self.doing = Doing::Rests { wants };
                 self.say(TurnSaid::Rests { wants });
             }
@@ -176,7 +186,8 @@ impl<D: Device> Turns<D> {
         let command = self.shared.client.command();
         let Doing::Goes { others_wait, seen, quiet } = &mut self.doing else { return };
         let period = if *others_wait { self.quiet } else { QUIET_ALONE };
-        if seen.0 != command {
+        // An errand would have the issuer leave its wait, and take the next command.
+        if seen.0 != command || self.shared.turn.is_waiting_for_marks() {
             (*seen, *quiet) = ((command, Instant::now()), None);
             return;
         }

@@ -36,7 +36,7 @@ fn fill(stream: u64, value: u32) -> Fill {
     Fill { stream: StreamId(stream), at: DevicePtr(BASE), pitch: 0, element: 4, value, width: 1, height: 1 }
 }
 
-const GO: Word = Word::Go { others_wait: false };
+const GO: Word = Word::Go { others_wait: false, brief: false };
 const REST: TurnSaid = TurnSaid::Rests { wants: false };
 
 #[test]
@@ -84,7 +84,7 @@ fn a_turn_is_over_when_what_is_in_flight_is() {
 fn a_turn_without_work_is_given_back_and_asked_for_again() {
     let (mut client, daemon) = taking_turns();
     for (order, others_wait) in [(1, true), (2, false)] {
-        daemon.orders(order, Word::Go { others_wait });
+        daemon.orders(order, Word::Go { others_wait, brief: false });
         assert_eq!(daemon.hears(), (order, REST));
         client.send(&fill(0, 1));
         assert_eq!(daemon.hears(), (order, TurnSaid::Wants));
@@ -108,7 +108,7 @@ fn a_host_function_in_flight_keeps_nobody_waiting() {
     assert_eq!(daemon.hears(), (2, REST));
     let asked = client.send(&SynchronizeStream { stream: StreamId(0) });
     assert_eq!(daemon.hears(), (2, TurnSaid::Wants));
-    daemon.orders(3, Word::Go { others_wait: true });
+    daemon.orders(3, Word::Go { others_wait: true, brief: false });
     loop {
         match client.get() {
             Some(Got::Reply { request, status: 0, .. }) if request == asked => break,
@@ -121,7 +121,7 @@ fn a_host_function_in_flight_keeps_nobody_waiting() {
 #[test]
 fn a_session_whose_turn_others_wait_for_does_all_that_it_is_told_to() {
     let (mut client, daemon) = taking_turns();
-    daemon.orders(1, Word::Go { others_wait: true });
+    daemon.orders(1, Word::Go { others_wait: true, brief: false });
     for value in 0..2000 {
         client.send(&fill(0, value));
     }
@@ -130,7 +130,7 @@ fn a_session_whose_turn_others_wait_for_does_all_that_it_is_told_to() {
         // It may have rested meanwhile.
         if daemon.reports.try_recv().is_ok_and(|report| report.order == order) {
             order += 1;
-            daemon.orders(order, Word::Go { others_wait: true });
+            daemon.orders(order, Word::Go { others_wait: true, brief: false });
         }
         let Ok(Some(frame)) = client.link.receive(Some(Instant::now() + Duration::from_millis(20))) else { continue };
         if matches!(Push::decode(frame.kind, frame.payload), Ok(Push::Reply(Reply { request, .. })) if request == asked)
