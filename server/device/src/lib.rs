@@ -26,7 +26,7 @@ pub use driver::{
 };
 pub use generated::{Calls, PlainCalls};
 pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
-pub use hash::{HASH_KERNEL, HASH_UNIT, HashKey, UnitHash, hash_grid};
+pub use hash::{HASH_KERNEL, HASH_UNIT, HashKey, UNIT_HASH_BYTES, UnitHash, hash_grid};
 pub use nvml::{confidential_settings, field_value, link_remote_kind, open_nvml};
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;

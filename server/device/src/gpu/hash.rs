@@ -8,7 +8,7 @@ use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Stream, stream_flags}
 use super::numbers::size;
 use super::{Gpu, PinnedMemory};
 use crate::device::{Device, Pinned as _};
-use crate::hash::{HASH_KERNEL, HASH_UNIT, HashKey, UnitHash, hash_grid, whole_units};
+use crate::hash::{HASH_KERNEL, HASH_UNIT, HashKey, UNIT_HASH_BYTES, UnitHash, hash_grid, whole_units};
 use crate::requests::PageSize;
 use crate::{Content, Driver, LaunchRequest, LoadImage};
 
@@ -20,7 +20,7 @@ const RESULT_BYTES: u64 = 2 << 20;
 /// honours 32 MiB: docs/facts/h200.md).
 const RESULT_ADDRESSES: u64 = 1 << 30;
 /// Bytes that one launch hashes.
-const LAUNCH: u64 = RESULT_BYTES / UnitHash::BYTES as u64 * HASH_UNIT;
+const LAUNCH: u64 = RESULT_BYTES / UNIT_HASH_BYTES as u64 * HASH_UNIT;
 /// Bytes that are read at a time where there is no kernel.
 const READ: u64 = 4 << 20;
 /// Read and write.
@@ -168,14 +168,10 @@ fn by_kernel(
             attributes: &[],
             parameters: &parameters,
         })?;
-        let count = size(units)? * UnitHash::BYTES;
+        let count = size(units)? * UNIT_HASH_BYTES;
         copied.download(0, DevicePtr(RESULTS), count, stream)?;
         gpu.driver.stream_synchronize(stream)?;
-        copied.lend(0, count, &mut |read| hashes.extend(of_bytes(read)));
+        copied.lend(0, count, &mut |read| hashes.extend_from_slice(read.as_chunks().0));
     }
     Ok(hashes)
-}
-
-fn of_bytes(bytes: &[u8]) -> impl Iterator<Item = UnitHash> {
-    bytes.chunks_exact(UnitHash::BYTES).filter_map(|hash| hash.try_into().ok()).map(UnitHash::of_bytes)
 }

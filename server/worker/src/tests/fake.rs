@@ -263,18 +263,36 @@ impl State {
 
     /// Calls `act` with the bytes at an address, of one block.
     fn at<T>(&self, address: u64, bytes: u64, act: impl FnOnce(&mut [u8]) -> T) -> CudaResult<T> {
-        let (start, (length, offset, block)) = self
-            .mapped
-            .range(..=address)
-            .next_back()
-            .map(|(start, entry)| (*start, *entry))
-            .ok_or(CudaError::INVALID_VALUE)?;
-        if address + bytes > start + length {
-            return Err(CudaError::INVALID_VALUE);
+        // Of each mapping that the range has a part of: its block, and where the part is there.
+        let (mut parts, mut next) = (Vec::new(), address);
+        loop {
+            let (start, (length, offset, block)) =
+                self.mapped.range(..=next).next_back().ok_or(CudaError::INVALID_VALUE)?;
+            let end = (address + bytes).min(start + length);
+            if next >= start + length && bytes > 0 {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            parts.push((*block, usize::try_from(next - start + offset).unwrap(), usize::try_from(end - next).unwrap()));
+            next = end;
+            if next >= address + bytes {
+                break;
+            }
         }
-        let from = usize::try_from(address - start + offset).unwrap();
-        let bytes = usize::try_from(bytes).unwrap();
-        Ok(act(&mut self.physical[&block].lock().unwrap()[from..from + bytes]))
+        if let [(block, from, count)] = parts[..] {
+            return Ok(act(&mut self.physical[&block].lock().unwrap()[from..from + count]));
+        }
+        let all = |(block, from, count): &(u64, usize, usize)| {
+            self.physical[block].lock().unwrap()[*from..from + count].to_vec()
+        };
+        let mut whole: Vec<u8> = parts.iter().flat_map(all).collect();
+        let done = act(&mut whole);
+        let mut rest = &whole[..];
+        for (block, from, count) in parts {
+            let (part, behind) = rest.split_at(count);
+            self.physical[&block].lock().unwrap()[from..from + count].copy_from_slice(part);
+            rest = behind;
+        }
+        Ok(done)
     }
 
     /// A word of host memory that kernels reach, with its offset there.

@@ -31,9 +31,8 @@ pub(crate) fn key_of(points: [u64; 2]) -> Result<HashKey, Refused> {
 }
 
 /// The hashes, as they came behind a word.
-pub(crate) fn hashes_of(body: &[u8]) -> Vec<UnitHash> {
-    let units = body.chunks_exact(UnitHash::BYTES).filter_map(|hash| hash.try_into().ok());
-    units.map(UnitHash::of_bytes).collect()
+pub(crate) fn hashes_of(body: &[u8]) -> &[UnitHash] {
+    body.as_chunks().0
 }
 
 /// Pieces whose hashes differ: block, offset in it, bytes. Blocks come with their sizes, in the hashes' order.
@@ -56,6 +55,19 @@ pub(crate) fn differing(
         }
     }
     pieces
+}
+
+/// Pieces of which one begins where the one before ends are one, also beyond the end of a block: offset and bytes. A copy of the
+/// whole takes less time than copies of its parts.
+pub(crate) fn joined(pieces: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (offset, bytes) in pieces {
+        match all.last_mut() {
+            Some((start, length)) if *start + *length == offset => *length += bytes,
+            _ => all.push((offset, bytes)),
+        }
+    }
+    all
 }
 
 /// Bytes between two pieces that are hashed together with them: that takes less time than another launch.
@@ -84,6 +96,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pieces_that_touch_are_copied_together() {
+        assert_eq!(joined(vec![(0, 4), (4, 4), (12, 4), (16, 8), (30, 2)]), [(0, 8), (12, 12), (30, 2)]);
+        assert_eq!(joined(Vec::new()), []);
+    }
+
+    #[test]
     fn near_pieces_of_a_run_are_hashed_together() {
         let runs = [(0, 4 * NEAR), (8 * NEAR, NEAR)];
         let unit = HASH_UNIT;
@@ -96,7 +114,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_differ_are_one_piece_and_blocks_are_not_joined() {
-        let hash = |number| UnitHash([number, 0]);
+        let hash = |number| -> UnitHash { [number; 16] };
         let ours: Vec<_> = [1, 2, 3, 4, 5].map(hash).to_vec();
         let theirs: Vec<_> = [0, 0, 3, 0, 0].map(hash).to_vec();
         let blocks = [(7, 4 * HASH_UNIT), (9, HASH_UNIT)];

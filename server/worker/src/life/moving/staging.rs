@@ -128,7 +128,13 @@ impl<D: Device> Staging<D> {
     pub(crate) fn hashes(&self, key: HashKey) -> CudaResult<Vec<UnitHash>> {
         let mut hashes = Vec::new();
         for (offset, bytes) in self.runs() {
-            hashes.extend(self.device.hash(self.at(offset), bytes, key)?);
+            let more = self.device.hash(self.at(offset), bytes, key)?;
+            // Mostly there is one run, and its hashes are megabytes.
+            if hashes.is_empty() {
+                hashes = more;
+            } else {
+                hashes.extend(more);
+            }
         }
         Ok(hashes)
     }

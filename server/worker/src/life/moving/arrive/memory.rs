@@ -13,7 +13,7 @@ use floe_device::{Device, End, HashKey, PageSize, Pinned as _, UnitHash};
 use super::wanted::{Refused, wanted};
 use crate::daemon::peer_notices::{Kind, Returned};
 use crate::issue::issuer::Issuer;
-use crate::life::moving::differing::{Hashed, differing, hashes_of, key_of};
+use crate::life::moving::differing::{Hashed, differing, hashes_of, joined, key_of};
 use crate::life::moving::staging::{SOURCE, Staged, Staging, TARGET};
 use crate::life::moving::words::{Answer, Description, LentBlock, MOST_BLOCKS, Piece};
 use crate::life::shared::Shared;
@@ -207,13 +207,17 @@ impl<D: Device> Memory<D> {
     fn pull(&mut self, pieces: &[(u64, u64, u64)]) -> Result<Answer, Refused> {
         self.hashed.forget();
         let (device_, stream) = (&self.shared.device, self.shared.device.own_stream());
-        let (mut copied, mut asked) = (0, Vec::new());
+        let (mut here, mut asked) = (Vec::new(), Vec::new());
         for &(block, offset, bytes) in pieces {
-            if self.source.get(block).is_none() {
+            if self.source.get(block).is_some() {
+                here.push((block + offset, bytes));
+            } else {
                 asked.push((self.blocks.get(&block).map_or(0, |lent| lent.block), offset, bytes));
-                continue;
             }
-            let (to, from) = (self.target.at(block + offset), self.source.at(block + offset));
+        }
+        let mut copied = 0;
+        for (at, bytes) in joined(here) {
+            let (to, from) = (self.target.at(at), self.source.at(at));
             let copy = device_.copy(End::Device(to), End::Device(from), bytes, stream);
             copy.map_err(device("copying the source's memory"))?;
             copied += bytes;
@@ -247,11 +251,11 @@ impl<D: Device> Memory<D> {
         if self.target.all().count() != self.blocks.len() || ours.len() != theirs.len() {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
-        let differing = differing(self.target.all().map(|(offset, staged)| (offset, staged.bytes)), &ours, &theirs);
+        let differing = differing(self.target.all().map(|(offset, staged)| (offset, staged.bytes)), &ours, theirs);
         let answer = self.pull(&differing)?;
         self.copied.extend(self.blocks.keys());
         if last && matches!(answer, Answer::Copied(1..)) {
-            self.demand_same(&differing, key, &theirs)?;
+            self.demand_same(&differing, key, theirs)?;
         }
         Ok(answer)
     }

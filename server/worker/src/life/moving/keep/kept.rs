@@ -223,7 +223,7 @@ impl Kept {
             return Err(format!("hashes of {} units, not of: {}", theirs.len(), ours.len()));
         }
         let blocks = self.blocks.values().map(|block| (block.lent.block, block.lent.bytes));
-        let pieces = differing(blocks, &ours, &theirs);
+        let pieces = differing(blocks, &ours, theirs);
         if !pieces.is_empty() {
             return Ok(Answer::Send { copied: 0, pieces });
         }
@@ -291,8 +291,8 @@ mod tests {
 
     fn compare(kept: &mut Kept, source: &[u8]) -> Result<Answer, Refused> {
         let key = HashKey::of([3, 4]);
-        let body: Vec<u8> = key.hashes(source).flat_map(UnitHash::to_bytes).collect();
-        step(kept, Step::Compare { key: key.points(), last: true }, &body)
+        let hashes: Vec<UnitHash> = key.hashes(source).collect();
+        step(kept, Step::Compare { key: key.points(), last: true }, hashes.as_flattened())
     }
 
     #[test]

@@ -210,8 +210,7 @@ impl<'a, D: Device> Departure<'a, D> {
             Answer::Done => {}
             other => return Err(unexpected(&other)),
         }
-        let body: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_bytes()).collect();
-        match self.partner.ask(&Step::Compare { key: key.points(), last }, &[&body])? {
+        match self.partner.ask(&Step::Compare { key: key.points(), last }, &[hashes.as_flattened()])? {
             Answer::Copied(bytes) => Ok(bytes),
             Answer::Send { copied, pieces } => {
                 let phase = if last { Phase::Finish } else { Phase::Precopy };
