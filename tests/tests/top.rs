@@ -111,6 +111,9 @@ fn a_session_is_shown_and_ends_when_the_user_has_said_yes() {
     terminal.press("ey");
     terminal.shows(&format!("session {number} ends"));
     daemon.wait_for_workers(0);
+    let told = link.receive(Some(Instant::now() + PATIENCE)).expect("why").expect("why");
+    let why = format!("session {number} was ended: ended by the operator");
+    assert!(matches!(Push::decode(told.kind, told.payload), Ok(Push::Ended(ended)) if ended.detail == why));
     assert!(!matches!(link.receive(Some(Instant::now() + PATIENCE)), Ok(Some(_))), "its connection has ended");
     terminal.press("q");
     assert!(terminal.process.wait().expect("it ends").success());

@@ -45,7 +45,7 @@ use crate::{log, protection, warn};
 
 /// The folder of the socket of root's daemon.
 const SOCKET_FOLDER: &str = "/run/floe";
-/// The time between SIGTERM and SIGKILL for workers.
+/// The time of workers to tell their clients that the server ends, and to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM or SIGINT, or until a private daemon's process has ended.
@@ -366,17 +366,14 @@ fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Ends every worker: by SIGTERM, later by SIGKILL.
+/// Ends every session, with a word to its client, and later every worker that is left.
 fn end_workers(server: &Server) {
     server.moves.end();
-    let tell = |signal| {
-        let enders = server.sessions().enders();
-        enders.iter().for_each(|worker| worker.signal(signal));
-    };
-    tell(Signal::TERM);
+    server.sessions().end_all("the server ends");
     let start = Instant::now();
     while server.sessions().count_workers() > 0 && start.elapsed() < FAREWELL {
         std::thread::sleep(Duration::from_millis(5));
     }
-    tell(Signal::KILL);
+    let enders = server.sessions().enders();
+    enders.iter().for_each(|worker| worker.signal(Signal::KILL));
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod accounting;
 pub(crate) mod door;
+pub(crate) mod ended;
 pub(crate) mod figures;
 pub(crate) mod place;
 pub(crate) mod queue;

@@ -34,7 +34,9 @@ labels! {
         Reported = "reported",
         /// Its worker was killed for what it sent, or since it did not end in time.
         Misbehaved = "misbehaved",
-        /// Its worker ended by a signal: it crashed, or a limit, the system or the operator ended it.
+        /// The daemon ended it: its user, the operator, a limit, the policy, a revoked token, or the server's end.
+        Ordered = "ordered",
+        /// Its worker ended by a signal: it crashed, or the system killed it.
         Signal = "signal",
         /// Its worker ended in another way, or could not be given its connection.
         Failed = "failed",

@@ -5,6 +5,7 @@
 pub mod cache_channel;
 pub mod contract;
 pub mod descriptor_passing;
+pub mod end_notices;
 pub mod move_notices;
 pub mod peer_notices;
 pub mod turn_notices;

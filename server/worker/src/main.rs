@@ -23,6 +23,7 @@ use floe_device::{Device, Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Asks, Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
+use floe_worker::end_notices::EndOrder;
 use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
 use floe_worker::sandbox::Reserved;
 use floe_worker::turn_notices::TurnEnds;
@@ -126,7 +127,8 @@ fn session(task: &str) -> Result<()> {
     let (noticed, notices) = channel();
     let (ordered, orders) = channel();
     let (turned, turns) = channel();
-    let taker = taker.noticing(noticed).moving(ordered).turning(turned.clone());
+    let (ended, end_orders) = channel();
+    let taker = taker.noticing(noticed).moving(ordered).turning(turned.clone()).ending(ended);
     let turning = reports.clone();
     let turns =
         TurnEnds { events: (turned, turns), report: Box::new(move |report| turning.say_paced(&Report::Turn(report))) };
@@ -146,7 +148,7 @@ fn session(task: &str) -> Result<()> {
     say_panics(log.clone(), watchdog.clone());
     let resumption = resumption(&task, client, &seen.broken);
     let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-    let peers = Peers { reserved, notices, moves, turns, mappings, seen: &seen };
+    let peers = Peers { reserved, notices, moves, turns, end: end_orders, mappings, seen: &seen };
     let begun = match task.arrives {
         Some(_) => Ok((None, Joining::new(Vec::new(), Some(taker)), None)),
         None => begin(&task, taker, &told)?,
@@ -158,7 +160,8 @@ fn session(task: &str) -> Result<()> {
         Err(ending) => ending,
     };
     watchdog.is_over();
-    if ending != Ending::ClientLeft {
+    // What the daemon ends, it has said itself.
+    if !matches!(ending, Ending::ClientLeft | Ending::Ordered(_)) {
         log.line(format_args!("{ending}"));
     }
     reports.say(&Report::Ended(one_entry(&ending.to_string())));
@@ -211,6 +214,8 @@ struct Peers<'a> {
     notices: Receiver<Noticed>,
     moves: MoveEnds,
     turns: TurnEnds,
+    /// Where the daemon's order to end comes.
+    end: Receiver<EndOrder>,
     /// This process's mappings, where the driver is to find room below a ceiling only.
     mappings: Option<File>,
     seen: &'a Seen,
@@ -226,7 +231,7 @@ struct Told<'a> {
 fn work(
     task: &Task,
     Connections { link, joining, resumption, cache }: Connections,
-    Peers { reserved, notices, moves, turns, mappings, seen }: Peers<'_>,
+    Peers { reserved, notices, moves, turns, end, mappings, seen }: Peers<'_>,
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
@@ -279,6 +284,7 @@ fn work(
         cupti,
         moves: Some(moves),
         turns: Some(turns),
+        end: Some(end),
         stands: std::env::var(STANDS_VARIABLE).map(|text| Stands::of(&text)).unwrap_or_default(),
         resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),

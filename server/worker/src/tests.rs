@@ -136,6 +136,7 @@ impl Client {
             cupti: None,
             moves: None,
             turns: None,
+            end: None,
             stands: Stands::default(),
             resumption: None,
             idle: None,

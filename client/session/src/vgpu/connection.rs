@@ -10,6 +10,7 @@ mod host_functions;
 mod incoming;
 mod inquiry;
 mod keeper;
+mod loss;
 mod marks;
 mod offer;
 mod pending;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Channels, Link, LinkError, Sender, Spin, Wait};
+use floe_transport::{Channels, Link, Sender, Spin, Wait};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use dial::Joining;
@@ -461,27 +462,5 @@ impl Shared {
     /// Something waits for the server, until this is dropped.
     fn waiting(&self) -> Option<Wait<'_>> {
         self.keeper.as_ref().map(|keeper| keeper.waiting())
-    }
-
-    /// The link failed while something was sent.
-    #[cold]
-    fn lost_by(&self, error: &LinkError) -> CudaError {
-        self.lose(CudaError::DEVICE_UNAVAILABLE, &error.to_string());
-        self.errors.lost()
-    }
-
-    /// The link is over: logs it once, and answers every waiting thread.
-    fn lose(&self, error: CudaError, reason: &str) {
-        if !self.errors.is_lost() {
-            self.errors.lose(error);
-            let last = self.keeper.as_ref().and_then(|keeper| keeper.last_trouble());
-            let last = last.map(|trouble| format!("\n  the last attempt: {trouble}")).unwrap_or_default();
-            log!(Error, "the connection to the server is lost, the device is gone: {reason}{last}");
-        }
-        // Every reader and writer ends now.
-        self.sender.close();
-        self.bulk.close();
-        self.pending.abandon(self.errors.lost());
-        self.host.abandon();
     }
 }

@@ -48,9 +48,9 @@ impl Errors {
         (at != 0).then_some(at)
     }
 
-    /// The link is over.
-    pub(crate) fn lose(&self, error: CudaError) {
-        let _ = self.lost.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire);
+    /// The link is over. Whether that is news.
+    pub(crate) fn lose(&self, error: CudaError) -> bool {
+        self.lost.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether the link is over.

@@ -211,6 +211,9 @@ impl Host for Server {
 
     fn join(&self, request: &Join<'_>) -> Result<(), Refusal> {
         let mut sessions = Server::sessions(self);
+        if let Some(detail) = sessions.told_end(request.session, request.key) {
+            return Err(Refusal { status: status::DEVICE_UNAVAILABLE, detail });
+        }
         let admits = sessions.door(request.session).is_some_and(|door| door.admits(request.key));
         admits.then_some(()).ok_or_else(|| Refusal {
             status: status::NOT_PERMITTED,

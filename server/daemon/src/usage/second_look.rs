@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use super::accounting::{Accounting, Excess};
 use super::sessions::Sessions;
 use crate::error::DaemonError;
@@ -74,8 +72,7 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
     let processes = server.processes(gpu);
     let (seen, over) = judge(server.sessions().accounting(), &sessions, processes.as_ref());
     for (session, excess) in over {
-        let words = end(&server.sessions(), session, excess);
-        warn(format_args!("{words}"));
+        end(&mut server.sessions(), session, excess);
     }
     seen
 }
@@ -97,16 +94,13 @@ fn judge(
     (seen, over)
 }
 
-/// Kills a session's worker. Returns the line that says why.
-fn end(sessions: &Sessions, session: u64, Excess { has, may }: Excess) -> String {
-    if let Some(worker) = sessions.ender(session) {
-        worker.signal(Signal::KILL);
-    }
+/// Ends a session, which says in the log why.
+fn end(sessions: &mut Sessions, session: u64, Excess { has, may }: Excess) {
     let over = has - may;
-    format!(
-        "session {session} ends: on the GPU it has {over} bytes more than its quota, its context and the tolerance allow: \
-         {has} of {may}"
-    )
+    let why = format!(
+        "on the GPU it has {over} bytes more than its quota, its context and the tolerance allow: {has} of {may}"
+    );
+    sessions.end_at_once(session, why);
 }
 
 #[cfg(test)]
@@ -116,6 +110,7 @@ mod tests {
 
     use floe_transport::{Peer, Sealer, Transport};
     use floe_wire::Attach;
+    use rustix::process::Signal;
 
     use super::*;
     use crate::usage::accounting::TOLERANCE;
@@ -155,7 +150,11 @@ mod tests {
     fn look(sessions: &mut Sessions, processes: Option<&[(u32, u64)]>) -> (Seen, Vec<String>) {
         let (of_gpu, processes) = (sessions.sessions_on_gpu(0), processes.map(|all| all.iter().copied().collect()));
         let (seen, over) = judge(sessions.accounting(), &of_gpu, processes.as_ref());
-        (seen, over.into_iter().map(|(session, excess)| end(sessions, session, excess)).collect())
+        let ended = over.into_iter().map(|(session, excess)| {
+            end(sessions, session, excess);
+            sessions.ending(session).expect("it ends")
+        });
+        (seen, ended.collect())
     }
 
     /// Why a worker's process ended.
@@ -170,8 +169,7 @@ mod tests {
         assert_eq!(look(&mut sessions, Some(&have)), (Seen::Some, Vec::new()), "one look may be mistaken");
         let (seen, lines) = look(&mut sessions, Some(&have));
         let words = format!(
-            "session {greedy} ends: on the GPU it has 7 bytes more than its quota, its context and the tolerance allow: {} of \
-             {MAY}",
+            "on the GPU it has 7 bytes more than its quota, its context and the tolerance allow: {} of {MAY}",
             MAY + 7
         );
         assert_eq!((seen, lines), (Seen::Some, vec![words]));

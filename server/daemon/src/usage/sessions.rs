@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::SessionFigures;
 use floe_migrate::Phase;
-use floe_shares::{Class, Terms};
+use floe_shares::Terms;
 use floe_transport::Transport;
-use floe_wire::SessionRow;
 use floe_worker::contract::Asks;
 use rustix::process::Signal;
 
 use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
 use super::door::{Door, Key};
+use super::ended::Ended;
 use super::queue::Queue;
 use super::request::{SessionRequest, TRANSPORTS, Tenant, printable};
 use super::seat::Seat;
@@ -26,6 +26,7 @@ use crate::workers::supervision::Ender;
 use crate::workers::worker_channel::WorkerChannel;
 
 pub(crate) mod moving;
+mod rows;
 mod users;
 
 /// All sessions of a daemon, for its threads.
@@ -227,6 +228,7 @@ pub(crate) struct Sessions {
     accounting: Accounting,
     /// Requests that wait for room.
     queue: Queue,
+    ended: Ended,
 }
 
 impl Sessions {
@@ -401,7 +403,11 @@ impl Sessions {
     #[must_use]
     pub(crate) fn remove(&mut self, number: u64) -> Option<Gone> {
         self.accounting.end(number);
-        let session = self.rows.remove(&number).map(|session| Gone::Session(Box::new(session)));
+        let mut session = self.rows.remove(&number);
+        if let Some((key, why)) = session.as_mut().and_then(|row| Some((row.door.key(), row.ending.take()?))) {
+            self.ended.note(number, key, why);
+        }
+        let session = session.map(|session| Gone::Session(Box::new(session)));
         session.or_else(|| self.beside.remove(&number).map(Gone::Worker))
     }
 
@@ -441,55 +447,6 @@ impl Sessions {
     pub(crate) fn enders(&self) -> Vec<Ender> {
         self.workers().filter_map(|(_, worker)| worker.ender.clone()).collect()
     }
-
-    /// Rows for `ListSessions`: those that the caller is shown. The workers' process ids are the operator's to see.
-    pub(crate) fn rows(&mut self, now: Instant, view: impl Into<View>) -> Vec<SessionRow<'_>> {
-        let View { source: peer, sees_others } = view.into();
-        for row in self.rows.values_mut() {
-            row.transport = row.session_request.transport.to_owned();
-            if let Some(since) = row.worker.broken {
-                let seconds = now.saturating_duration_since(since).as_secs();
-                row.transport += &format!(", broken {seconds} s");
-            }
-            match (row.moves, row.worker.gpu) {
-                (Some((HOST_MEMORY, phase)), _) => row.transport += &format!(", is being suspended: {phase}"),
-                (Some((gpu, phase)), _) => row.transport += &format!(", moves to {gpu}: {phase}"),
-                (None, HOST_MEMORY) => row.transport += ", suspended",
-                (None, _) => {}
-            }
-        }
-        self.rows
-            .iter()
-            .filter(|(_, row)| sees_others || row.is_of(peer))
-            .map(|(&session, row)| {
-                (session, row, row.worker.turn.as_ref().map(|turn| turn.usage()).unwrap_or_default())
-            })
-            .map(|(session, row, usage)| SessionRow {
-                session,
-                gpu: row.gpu,
-                client: &row.session_request.client,
-                pid: row.session_request.pid,
-                program: &row.session_request.program,
-                memory: row.conditions.quota,
-                used: row.worker.used,
-                seconds: now.saturating_duration_since(row.since).as_secs(),
-                worker: if peer.is_none() { row.worker.process } else { 0 },
-                transport: &row.transport,
-                guaranteed: row.conditions.is_guaranteed,
-                user: &row.session_request.user,
-                share: row.conditions.terms.share,
-                weight: row.conditions.terms.weight,
-                class: u32::from(row.conditions.terms.class == Class::Latency),
-                gpu_ms: millis(usage.time),
-                of_ms: millis(usage.of),
-                moves: row.moved,
-            })
-            .collect()
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

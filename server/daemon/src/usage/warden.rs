@@ -27,7 +27,7 @@ fn look(server: &Weak<Server>) {
         let sessions = server.sessions().of_users(Instant::now());
         let over = server.sessions().over_their_time(Instant::now());
         for (session, time) in over {
-            server.sessions().end(session, format!("it was to have {} seconds (--time)", time.as_secs_f64()));
+            server.sessions().end(session, format!("its time of {} seconds is over (--time)", time.as_secs_f64()));
         }
         for session in revoked(&server) {
             server.sessions().end(session, "its user's token was revoked".to_owned());

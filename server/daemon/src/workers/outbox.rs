@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
+use floe_worker::end_notices::EndOrder;
 use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
 use floe_worker::turn_notices::TurnOrder;
@@ -28,13 +29,15 @@ pub(crate) enum Item {
     Move(MoveOrder, Option<OwnedFd>),
     /// About its turn.
     Turn(TurnOrder),
+    /// To end.
+    End(EndOrder),
 }
 
 impl Item {
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         match self {
             Self::Peer(_, descriptor) | Self::Move(_, descriptor) => descriptor.as_ref(),
-            Self::Turn(_) => None,
+            Self::Turn(_) | Self::End(_) => None,
         }
     }
 }
@@ -63,10 +66,15 @@ impl Outbox {
         waiting.push_back(item);
         drain(&mut waiting, give);
         if !waiting.is_empty() {
-            // It is full of wakes where this fails.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+            self.wake();
         }
         true
+    }
+
+    /// Wakes the thread that follows the worker.
+    pub(crate) fn wake(&self) {
+        // It is full of wakes where this fails.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Gives what there is room for.

@@ -134,6 +134,10 @@ impl Ear for Member {
         self.channel.watched()
     }
 
+    fn due(&self) -> Option<Instant> {
+        self.channel.due()
+    }
+
     /// Answers are not counted: each is to a question of the daemon's, or its sender ends. Others cause them, not the worker.
     fn attend(&self) -> Result<u32, &'static str> {
         self.channel.flush();

@@ -62,6 +62,8 @@ pub(crate) trait Ear {
     /// Reads and writes what can be read and written without waiting. Returns the number of messages, or why the worker is
     /// to be killed.
     fn attend(&self) -> Result<u32, &'static str>;
+    /// When the worker is to be killed, since its session was ended. Who says so wakes what is waited at.
+    fn due(&self) -> Option<Instant>;
 }
 
 /// The end of a worker.
@@ -141,7 +143,13 @@ impl Worker {
     ) {
         let (mut reports, mut words) = (Some(reports), Some(words));
         let mut last_reads = LAST_READS;
+        let mut is_killed = false;
         while last_reads > 0 {
+            let ended = ear.and_then(Ear::due).filter(|_| !is_killed);
+            if ended.is_some_and(|due| due <= Instant::now()) {
+                self.ender.signal(Signal::KILL);
+                is_killed = true;
+            }
             let due = voice.due.at();
             if due.is_some_and(|due| due <= Instant::now()) {
                 voice.has_failed("it did not end by itself in time");
@@ -151,7 +159,7 @@ impl Worker {
             }
             let heard = words.as_ref().filter(|_| !voice.is_quieted());
             let ear = ear.filter(|_| voice.failure.is_none());
-            let ready = wait(&self.ender, reports.as_ref(), heard, ear, voice.patience());
+            let ready = wait(&self.ender, reports.as_ref(), heard, ear, voice.patience(ended.filter(|_| !is_killed)));
             let [process, has_report, has_words, has_messages] = ready;
             if has_messages && let Some(ear) = ear {
                 voice.messages(ear.attend());
@@ -229,10 +237,10 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
         }
     }
 
-    /// The time until the next deadline.
-    fn patience(&self) -> Option<Duration> {
-        let due = self.due.at().filter(|_| self.failure.is_none());
-        let next = due.into_iter().chain(self.quieted).min()?;
+    /// The time until the next deadline, of which `ended` is one.
+    fn patience(&self, ended: Option<Instant>) -> Option<Duration> {
+        let due = self.due.at().into_iter().chain(ended).filter(|_| self.failure.is_none());
+        let next = due.chain(self.quieted).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 

@@ -184,10 +184,13 @@ fn follow(server: &Server, worker: Worker, running: Running) {
     let End { kind, why } = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
     // Of two workers of a move one has the session.
     let has_session = seat.number() == session;
+    // A client that has left meanwhile was not sent away.
+    let ordered = server.sessions().ending(seat.number()).filter(|_| kind != SessionEnd::ClientLeft);
+    let kind = ordered.as_ref().map_or(kind, |_| SessionEnd::Ordered);
     if has_session {
         server.journal.tally.count(Event::SessionEnded(kind));
     }
-    let why = server.sessions().ending(seat.number()).or(why);
+    let why = ordered.or(why);
     if has_session {
         audit_end(server, session, why.as_deref());
     }
@@ -212,13 +215,13 @@ fn audit_end(server: &Server, session: u64, why: Option<&str>) {
 
 /// What follows from a report. The worker's number may change at any time: each report counts for the one it has then.
 fn heed(server: &Server, running: &Running, report: Report) {
-    let (number, source) = (running.seat.number(), running.conditions.source);
+    let number = running.seat.number();
     let Some((member, _)) = &running.places else { return };
     match report {
         Report::Used(bytes) => server.sessions().uses(number, bytes),
         Report::Wants(bytes) => share(server, number, bytes),
         Report::Keeps(bytes) => server.sessions().accounting().keep(number, bytes),
-        Report::Broken(broken) => breaks(server, number, source, broken),
+        Report::Broken(broken) => breaks(server, number, broken),
         Report::Ready => measure(server, number, running),
         Report::Import(import) => member.import(import),
         Report::Dial(dial) => self::dial(server, number, running, dial),
@@ -240,17 +243,12 @@ fn moves(server: &Server, running: &Running, report: MoveReport) {
 }
 
 /// A session begins or stops waiting for its client. Of one peer's waiting sessions, those above the limit end.
-fn breaks(server: &Server, session: u64, source: Source, broken: bool) {
+fn breaks(server: &Server, session: u64, broken: bool) {
     let mut sessions = server.sessions();
     sessions.breaks(session, broken.then(Instant::now));
     for (late, _) in sessions.too_many_waiting(session, &server.session_limits) {
-        server.journal.of_session(
-            source,
-            &format!("floed: session {late} ends: too many of its peer's sessions wait for their client\n"),
-        );
-        if let Some(worker) = sessions.ender(late) {
-            worker.signal(Signal::KILL);
-        }
+        // Nobody is there to be told.
+        sessions.end_at_once(late, "too many of its peer's sessions wait for their client".to_owned());
     }
 }
 

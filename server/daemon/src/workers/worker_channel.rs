@@ -7,11 +7,13 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use floe_transport::{Link, Tunnel};
 use floe_worker::Granted;
 use floe_worker::cache_channel::CacheEnd;
 use floe_worker::descriptor_passing::{Giver, Heard, Role, pair};
+use floe_worker::end_notices::{EndOrder, MOST_WORDS};
 use floe_worker::move_notices::MoveOrder;
 use floe_worker::peer_notices::PeerNotice;
 use floe_worker::turn_notices::TurnOrder;
@@ -25,6 +27,9 @@ use crate::error::DaemonError;
 /// predecessor of each.
 const SPARE: u32 = 4;
 
+/// A worker's time to tell its client why its session ends, and to end.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 /// Passes connections to a worker, and holds their tunnels.
 #[derive(Debug)]
 pub(crate) struct WorkerChannel {
@@ -33,6 +38,8 @@ pub(crate) struct WorkerChannel {
     outbox: Outbox,
     /// Whether the worker has closed its end.
     gone: AtomicBool,
+    /// When the worker is killed, since it was told to end.
+    due: Mutex<Option<Instant>>,
     /// Closes what the worker has sent, and with it the socket.
     closer: Arc<Closer>,
     /// The most tunnels at once: two for every connection a session has.
@@ -48,8 +55,9 @@ impl WorkerChannel {
         let (giver, taker) = pair(most).map_err(DaemonError::system("cannot make a socket for a worker"))?;
         let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
         let outbox = Outbox::new().map_err(DaemonError::system("cannot make an event for a worker"))?;
-        let (gone, closer, tunnels) = (AtomicBool::new(false), Arc::default(), Mutex::new(Some(Vec::new())));
-        let channel = Self { giver: Some(giver), outbox, gone, closer, most, tunnels };
+        let (gone, due) = (AtomicBool::new(false), Mutex::default());
+        let (closer, tunnels) = (Arc::default(), Mutex::new(Some(Vec::new())));
+        let channel = Self { giver: Some(giver), outbox, gone, due, closer, most, tunnels };
         Ok((Arc::new(channel), taker.into_descriptor()))
     }
 
@@ -72,6 +80,21 @@ impl WorkerChannel {
         self.outbox.add(Item::Turn(order), |item| Self::write(item, self.giver()))
     }
 
+    /// Has the worker tell its client why the session ends, and end. Whoever follows it kills it soon, whether it does or
+    /// not.
+    pub(crate) fn end(&self, mut words: String) {
+        words.truncate(words.floor_char_boundary(MOST_WORDS));
+        floe_lock::lock(&self.due).get_or_insert_with(|| Instant::now() + LAST_WORD);
+        // One that leaves too much unread does not tell its client.
+        let _ = self.outbox.add(Item::End(EndOrder { words }), |item| Self::write(item, self.giver()));
+        self.outbox.wake();
+    }
+
+    /// When the worker is to be killed; `None`: its session goes on.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        *floe_lock::lock(&self.due)
+    }
+
     /// Gives what there is room for now.
     pub(crate) fn flush(&self) {
         self.outbox.flush(|item| Self::write(item, self.giver()));
@@ -83,6 +106,7 @@ impl WorkerChannel {
             Item::Peer(notice, _) => giver.notify(notice, descriptor),
             Item::Move(order, _) => giver.order(*order, descriptor),
             Item::Turn(order) => giver.turn(*order),
+            Item::End(order) => giver.end(order),
         }
     }
 

@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::cache_channel::CacheEnd;
+use crate::daemon::end_notices::EndOrder;
 use crate::daemon::move_notices::{MoveOrder, Ordered};
 use crate::daemon::peer_notices::{ANSWER_BYTES, Answer, PeerNotice, receive_all};
 use crate::daemon::turn_notices::{TurnEvent, TurnOrder};
@@ -82,6 +83,7 @@ enum Said {
     Peer(PeerNotice),
     Move(MoveOrder),
     Turn(TurnOrder),
+    End(EndOrder),
 }
 
 /// The notice that goes with a connection.
@@ -125,6 +127,8 @@ pub struct Taker {
     moves: Option<Sender<Ordered>>,
     /// The thread that keeps the session's turns.
     turns: Option<Sender<TurnEvent>>,
+    /// The thread that ends the session.
+    end: Option<Sender<EndOrder>>,
 }
 
 /// A notice about what sessions share, and the descriptor that came along.
@@ -276,6 +280,16 @@ impl Giver {
         Ok(())
     }
 
+    /// Tells the worker that its session is to end. It is not waited for.
+    ///
+    /// # Errors
+    /// When the worker is gone, or leaves many notices unread.
+    pub fn end(&self, order: &EndOrder) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&Said::End(order.clone()))?;
+        send(&self.socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
     /// The socket, for who closes it: descriptors that the worker sent may delay that.
     #[must_use]
     pub fn into_socket(self) -> OwnedFd {
@@ -305,7 +319,7 @@ impl Taker {
     /// The worker's end as it was inherited.
     #[must_use]
     pub fn new(inherited: OwnedFd) -> Self {
-        Self { socket: inherited, grants: None, peers: None, moves: None, turns: None }
+        Self { socket: inherited, grants: None, peers: None, moves: None, turns: None, end: None }
     }
 
     /// Sends each grant of device memory to `grants`.
@@ -330,6 +344,12 @@ impl Taker {
     #[must_use]
     pub fn turning(self, turns: Sender<TurnEvent>) -> Self {
         Self { turns: Some(turns), ..self }
+    }
+
+    /// Sends the order to end to `end`.
+    #[must_use]
+    pub fn ending(self, end: Sender<EndOrder>) -> Self {
+        Self { end: Some(end), ..self }
     }
 
     /// For the process that inherits it.
@@ -368,10 +388,8 @@ impl Taker {
                     self.pass_on(Ordered { order, stream: Some(socket) });
                     continue;
                 }
-                Said::Turn(order) => {
-                    self.pass_turn_on(order);
-                    continue;
-                }
+                // They come without a descriptor.
+                Said::Turn(_) | Said::End(_) => return Err(io::Error::other("an order came with a descriptor")),
             };
             // A daemon that does not hear it is gone, which the next call says.
             let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -388,13 +406,21 @@ impl Taker {
             }
             return true;
         }
-        if let Ok(Said::Move(order)) = serde_json::from_slice(notice) {
-            self.pass_on(Ordered { order, stream: None });
-            return true;
-        }
-        if let Ok(Said::Turn(order)) = serde_json::from_slice(notice) {
-            self.pass_turn_on(order);
-            return true;
+        match serde_json::from_slice(notice) {
+            Ok(Said::Move(order)) => {
+                self.pass_on(Ordered { order, stream: None });
+                return true;
+            }
+            Ok(Said::Turn(order)) => {
+                self.pass_turn_on(order);
+                return true;
+            }
+            Ok(Said::End(order)) => {
+                // Where the thread has ended, so has the session.
+                let _ = self.end.as_ref().map(|end| end.send(order));
+                return true;
+            }
+            Ok(Said::Connection(_) | Said::Modules | Said::Peer(_)) | Err(_) => {}
         }
         let Ok(notice) = serde_json::from_slice(notice) else { return false };
         self.notice(notice, None);

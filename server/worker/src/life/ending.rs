@@ -30,6 +30,9 @@ pub enum Ending {
     /// The client sent nothing for as long as the operator allows.
     #[error("the client sent nothing for {} s, and the server's operator allows no more", .0.as_secs_f64())]
     Idle(Duration),
+    /// The daemon has it end, in these words.
+    #[error("{0}")]
+    Ordered(String),
     /// Another worker of this server serves it from here on.
     #[error("the session has moved to another worker")]
     Moved,
@@ -49,7 +52,7 @@ impl Ending {
             Self::ClientLeft | Self::Link(_) | Self::Moved | Self::NotArrived(_) => None,
             Self::ProtocolViolation(_) => Some(CudaError::INVALID_VALUE),
             Self::Device { error, .. } => Some(*error),
-            Self::Idle(_) => Some(CudaError::DEVICE_UNAVAILABLE),
+            Self::Idle(_) | Self::Ordered(_) => Some(CudaError::DEVICE_UNAVAILABLE),
             Self::Bug(_) => Some(CudaError::UNKNOWN),
         }
     }

@@ -32,6 +32,7 @@ use crate::complete::completer::{Completer, Releaser};
 use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
+use crate::daemon::end_notices::EndOrder;
 use crate::daemon::turn_notices::TurnEnds;
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
@@ -92,6 +93,8 @@ pub struct Plan {
     pub moves: Option<MoveEnds>,
     /// Its ways to the daemon for its turns on the GPU; `None`: it submits as it likes.
     pub turns: Option<TurnEnds>,
+    /// The daemon's order to end; `None`: there is none.
+    pub end: Option<Receiver<EndOrder>>,
     /// Borders at which it stands until it has moved.
     pub stands: Stands,
     /// Its grace period; `None`: it ends with any of its connections.
@@ -320,7 +323,7 @@ impl<D: Device> Built<D> {
         let (ordinal, of_moves) = (plan.ordinal, parking.clone());
         let resumption = channels.zip(plan.resumption);
         let joins = Joins { joining: plan.joining, resumption, idle: plan.idle, exports: wiring.exports, bulk };
-        let (moves, turns) = (plan.moves, plan.turns);
+        let (moves, turns, end) = (plan.moves, plan.turns, plan.end);
         let leaves = Arc::clone(&errands);
         let start_leaving = || {
             let Some(ends) = moves else { return Ok(()) };
@@ -342,6 +345,7 @@ impl<D: Device> Built<D> {
             })
         };
         let started = start_own((&shared, &threads), (issuer, completer, releaser), (rest, receiver, reader))
+            .and_then(|()| watch::end_when_ordered(end, &threads, |_| ()))
             .and_then(|()| keep_turns())
             .and_then(|()| start_leaving())
             .and_then(|()| joins.start(&shared, &threads, parking));

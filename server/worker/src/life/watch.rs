@@ -1,10 +1,11 @@
-//! Whether a client whose connections broke is waited for.
-//! In: how the connections of a session are that outlives them, and its client's process where that is of this machine. Out: why
+//! Whether a client whose connections broke is waited for, and whether the session goes on at all.
+//! In: the daemon's word that it is to end; how the connections of a session are that outlives them, and its client's process where that is of this machine. Out: why
 //! the session is over, when nobody has made them again in time, or nobody is left who could.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use floe_transport::{Channels, LinkError, LinkState};
@@ -14,6 +15,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::ending::{Ending, link_ending};
 use super::log::Log;
+use super::threads::Threads;
+use crate::daemon::end_notices::EndOrder;
 
 /// For so long nobody knows whether a client whose connections end leaves: what it says last may come behind their ends.
 const QUIET: Duration = Duration::from_millis(500);
@@ -131,6 +134,20 @@ pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
             return Ending::Idle(limit);
         }
     }
+}
+
+/// Starts the thread that waits for the daemon's order to end; `tell` hears it first.
+pub(crate) fn end_when_ordered(
+    orders: Option<Receiver<EndOrder>>,
+    threads: &Threads,
+    mut tell: impl FnMut(&EndOrder) + Send + 'static,
+) -> Result<(), Ending> {
+    let Some(orders) = orders else { return Ok(()) };
+    threads.start("floe-end", move || {
+        let order = orders.recv().ok()?;
+        tell(&order);
+        Some(Ending::Ordered(order.words))
+    })
 }
 
 /// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.

@@ -83,6 +83,7 @@ impl Worker {
             peers: None,
             moves: None,
             turns: None,
+            end: None,
             stands: Stands::default(),
             resumption,
             idle: None,

@@ -250,4 +250,12 @@ impl ConnectError {
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Refused { doing, .. } if [JOINING, GOING_ON].contains(doing))
     }
+
+    /// Why the server has ended the session, if it says so.
+    pub(super) fn end(&self) -> Option<&str> {
+        match self {
+            Self::Refused { error: CudaError::DEVICE_UNAVAILABLE, detail, .. } if self.is_final() => Some(detail),
+            _ => None,
+        }
+    }
 }

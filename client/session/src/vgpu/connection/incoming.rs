@@ -187,7 +187,10 @@ impl Incoming {
     /// Ends a turn; where the link is over, says so to everybody.
     fn finish(&self, mut turn: Turn<'_>, shared: &Shared, read: Result<(), End>) {
         if let Err(end) = read {
-            shared.lose(end.error, &end.reason);
+            match end.is_told {
+                true => shared.ended(end.error, &end.reason),
+                false => shared.lose(end.error, &end.reason),
+            }
             lock(&self.state).over = true;
             turn.receiver = None;
             self.changed.notify_all();

@@ -30,8 +30,6 @@ const SILENT_OUTAGE: Duration = Duration::from_secs(2);
 /// The time limit of a step of the first attempt to reconnect; each later attempt has twice the time. A network that
 /// swallows bytes is found by another attempt, not by waiting.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
-/// The time that the last words of a session may take to their reader.
-const OWN_WORDS: Duration = Duration::from_millis(100);
 /// The interval at which a thread that waits for the other connections of an epoch checks whether the epoch is over.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -302,7 +300,10 @@ impl Keeper {
     fn failed(&self, shared: &Shared, error: &ConnectError) {
         if error.is_final() {
             lock(&self.outage).take();
-            Self::await_own_words(shared);
+            shared.await_own_words();
+            if let Some(reason) = error.end() {
+                return shared.ended(CudaError::DEVICE_UNAVAILABLE, reason);
+            }
             let reason =
                 format!("it broke, and {error}\n  the session has ended there: the log of the server says why");
             return shared.lose(CudaError::DEVICE_UNAVAILABLE, &reason);
@@ -310,15 +311,6 @@ impl Keeper {
         log!(Debug, "{error}");
         if let Some(outage) = &mut *lock(&self.outage) {
             outage.last = Some(error.to_string());
-        }
-    }
-
-    /// A session that ends says why on its own connection, where it can.
-    fn await_own_words(shared: &Shared) {
-        let until = Instant::now() + OWN_WORDS;
-        while !shared.errors.is_lost() && Instant::now() < until {
-            shared.incoming.watch();
-            std::thread::sleep(SHORTEST_PAUSE);
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct End {
     pub(super) error: CudaError,
     /// For the log.
     pub(super) reason: String,
+    /// Whether the server has ended the session and says why.
+    pub(super) is_told: bool,
 }
 
 impl End {
@@ -32,7 +34,7 @@ impl End {
     }
 
     fn because(reason: impl Into<String>) -> Self {
-        Self { error: CudaError::DEVICE_UNAVAILABLE, reason: reason.into() }
+        Self { error: CudaError::DEVICE_UNAVAILABLE, reason: reason.into(), is_told: false }
     }
 }
 
@@ -95,7 +97,7 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
         Push::Migrating(_) => Err(End::because("it tells of a move that nobody asked for here".to_owned())),
         Push::Ended(ended) => {
             let error = CudaError::from_code(ended.status).unwrap_or(CudaError::DEVICE_UNAVAILABLE);
-            Err(End { error, reason: floe_wire::printable(ended.detail) })
+            Err(End { error, reason: floe_wire::printable(ended.detail), is_told: true })
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use super::{Session, SessionRequest, Sessions};
 use crate::entrance::limits::Source;
+use crate::usage::ended::told;
 
 impl Sessions {
     /// What the sessions of a peer hold; of time, what they were promised of this GPU's.
@@ -28,13 +29,35 @@ impl Sessions {
         })
     }
 
-    /// Ends a session, for this reason. Its worker is killed, now or when it has started.
+    /// Ends a session, for this reason. Its worker tells the client, and is killed soon in any case; one that has not started
+    /// is killed when it has.
     pub(crate) fn end(&mut self, session: u64, why: String) {
+        let Some(row) = self.rows.get_mut(&session).filter(|row| row.ending.is_none()) else { return };
+        if row.worker.ender.is_some() {
+            row.worker.channel.end(told(session, &why));
+        }
+        row.ending = Some(why);
+    }
+
+    /// Ends all sessions, for this reason.
+    pub(crate) fn end_all(&mut self, why: &str) {
+        let all: Vec<_> = self.rows.keys().copied().collect();
+        all.into_iter().for_each(|session| self.end(session, why.to_owned()));
+    }
+
+    /// Ends a session whose client is not told before it comes back.
+    pub(crate) fn end_at_once(&mut self, session: u64, why: String) {
         let Some(row) = self.rows.get_mut(&session) else { return };
         row.ending.get_or_insert(why);
         if let Some(worker) = &row.worker.ender {
             worker.signal(Signal::KILL);
         }
+    }
+
+    /// What a client with this key is told of the end of its session, if the daemon has ended it.
+    pub(crate) fn told_end(&self, session: u64, key: &[u8]) -> Option<String> {
+        let ends = self.rows.get(&session).filter(|row| row.door.is_key(key)).and_then(|row| row.ending.as_ref());
+        ends.map(|why| told(session, why)).or_else(|| self.ended.told(session, key))
     }
 
     /// Why a session is to end; `None`: it is not, or its worker ends it.

@@ -35,6 +35,33 @@ fn ends_are_of_a_kind_each_whatever_a_worker_says_of_them() {
     assert_eq!(kind("exit 1"), SessionEnd::Failed);
 }
 
+/// A worker's socket on which nothing comes, and the time at which the worker is to be killed.
+struct Silent(std::os::unix::net::UnixStream, Instant);
+
+impl Ear for Silent {
+    fn watched(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
+        [(self.0.as_fd(), PollFlags::IN); 2]
+    }
+
+    fn attend(&self) -> Result<u32, &'static str> {
+        Ok(0)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(self.1)
+    }
+}
+
+#[test]
+fn a_worker_whose_session_was_ended_is_killed_whatever_it_does() {
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let ear = Silent(ours, Instant::now() + Duration::from_millis(20));
+    for script in ["trap '' TERM; exec sleep 3600", r#"while :; do echo '{"used":5}'; sleep 0.001; done"#] {
+        let end = worker(script).follow(7, Duration::ZERO, |_| true, |_| (), Some(&ear));
+        assert_eq!(end.kind, SessionEnd::Signal, "{script}: {end:?}");
+    }
+}
+
 #[test]
 fn reports_are_handed_on_and_the_last_says_why() {
     let (reports, why) = follow(r#"printf '"ready"\n{"used":5}\n{"ended":"of itself"}\n'; exit 1"#);

@@ -148,6 +148,17 @@ fn a_descriptor_that_is_no_connection_is_refused_and_a_gone_worker_reported() {
 }
 
 #[test]
+fn the_order_to_end_reaches_the_thread_that_waits_for_it_with_its_words() {
+    let (giver, taker) = pair(MOST).unwrap();
+    let (end, ordered) = std::sync::mpsc::channel();
+    let order = EndOrder { words: "session 7 was ended: \"so\"".into() };
+    giver.end(&order).unwrap();
+    drop(giver);
+    assert!(taker.ending(end).take().unwrap().is_none());
+    assert_eq!(ordered.try_iter().collect::<Vec<_>>(), [order]);
+}
+
+#[test]
 fn orders_about_a_move_reach_the_thread_that_waits_for_them_in_order() {
     let (giver, taker) = pair(MOST).unwrap();
     let (moves, ordered) = std::sync::mpsc::channel();

@@ -24,6 +24,7 @@ use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{Answer, RING_SOCKET, Step};
 use crate::life::serve::Plan;
 use crate::life::threads::Threads;
+use crate::life::watch::end_when_ordered;
 use crate::memory::budget::Budget;
 use crate::peer::hub::Hub;
 use kept::Kept;
@@ -84,6 +85,8 @@ impl<M: Mapped + 'static> Keeping<M> {
         let rings = self.kept.files.get(&RING_SOCKET).map(std::os::fd::OwnedFd::try_clone).transpose();
         let rings = rings.map_err(|error| Ending::Bug(format!("the socket of the rings: {error}")))?;
         let waiting = Arc::new(Waiting::new(plan.resumption, rings));
+        let told = Arc::clone(&waiting);
+        end_when_ordered(plan.end, threads, move |order| told.tell(&order.words))?;
         let (holding, passed) = (Arc::clone(&waiting), plan.joining.passed);
         threads.start("floe-hold", move || {
             let passed = passed.as_ref()?;

@@ -86,6 +86,7 @@ impl Worker {
             peers: Some(peers),
             moves: Some(MoveEnds { session: SESSION, orders: ordered, reports: Box::new(Words(says)) }),
             turns: None,
+            end: None,
             stands,
             resumption: Some(Resumption {
                 grace: HOUR,

@@ -1,13 +1,15 @@
 //! The client of a kept session, which waits for a worker.
 //! In: the connections that it makes meanwhile, its process where that is of this machine, the socket of its rings. Out: that it
-//! has left. Nothing that it says is read: whoever has the session next does.
+//! has left; why the session ends. Nothing that it says is read: whoever has the session next does.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use floe_abi::CudaError;
 use floe_transport::Link;
+use floe_wire::Ended;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::daemon::descriptor_passing::{Passed, Role};
@@ -17,6 +19,8 @@ use crate::life::watch::{Process, Resumption};
 const MOST: usize = 64;
 /// The time between two looks whether it is there.
 const LOOK: Duration = Duration::from_millis(500);
+/// The longest time for the last message on a connection.
+const LAST_WORD: Duration = Duration::from_millis(10);
 
 /// A client that waits.
 pub(super) struct Waiting {
@@ -37,6 +41,15 @@ impl Waiting {
     /// Closes what it has made. It makes others.
     pub(super) fn leave(&self) {
         floe_lock::lock(&self.held).clear();
+    }
+
+    /// Tells it on each connection why the session ends. A client of rings hears nothing: another worker wrote to them.
+    pub(super) fn tell(&self, detail: &str) {
+        for mut link in floe_lock::lock(&self.held).drain(..) {
+            // A connection that does not take one frame at once has a client that does not read.
+            let _ = link.limit_writes(Some(LAST_WORD));
+            let _ = link.send(&Ended { status: CudaError::DEVICE_UNAVAILABLE.code(), detail });
+        }
     }
 
     /// Holds what comes until the client has left, or the daemon gives nothing more. True: the client has left.
