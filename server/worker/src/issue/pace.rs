@@ -33,6 +33,7 @@ impl<D: Device> Issuer<D> {
     #[cold]
     fn mark_pace(&mut self) {
         self.pace.commands += 1;
+        self.shared.turn.carries_out();
         if self.pace.commands < self.pace.each {
             return;
         }

@@ -48,6 +48,8 @@ pub(crate) struct Turn<D: Device> {
     drained: AtomicU32,
     /// The issuer waits for what it has submitted, with a command at hand.
     waits: AtomicBool,
+    /// Commands that it has carried out while others waited.
+    carried_out: AtomicU64,
 }
 
 impl<D: Device> Default for Turn<D> {
@@ -58,6 +60,7 @@ impl<D: Device> Default for Turn<D> {
             in_flight: Mutex::default(),
             drained: AtomicU32::new(0),
             waits: AtomicBool::new(false),
+            carried_out: AtomicU64::new(0),
         }
     }
 }
@@ -105,6 +108,17 @@ impl<D: Device> Turn<D> {
     /// Work between two marks of a paced issuer, at least and at most.
     fn between_marks(&self) -> [Duration; 2] {
         if self.state() % COUNT == BRIEF { LEAST } else { LITTLE }
+    }
+
+    /// The issuer has carried out a command while others wait.
+    pub(crate) fn carries_out(&self) {
+        // One thread counts.
+        self.carried_out.store(self.carried_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The number of commands that it has carried out so.
+    pub(crate) fn carried_out(&self) -> u64 {
+        self.carried_out.load(Ordering::Relaxed)
     }
 
     /// The issuer waits for what it has submitted, or no longer.

@@ -42,8 +42,8 @@ struct Quiet<D: Device> {
 enum Doing<D: Device> {
     /// It submits as ever.
     Free,
-    /// It submits. The last command seen, and since when.
-    Goes { others_wait: bool, seen: (u64, Instant), quiet: Option<Quiet<D>> },
+    /// It submits. The last commands seen, that came and that were carried out, and since when.
+    Goes { others_wait: bool, seen: ([u64; 2], Instant), quiet: Option<Quiet<D>> },
     /// It was told to stop, and is waited for.
     Stops { since: Instant, has_stopped: bool, wants: bool, holds: bool },
     /// It has stopped.
@@ -108,7 +108,7 @@ impl<D: Device> Turns<D> {
         match order.word {
             Word::Free => self.go(Doing::Free, Ahead::Any),
             Word::Go { others_wait, brief } => {
-                let seen = (self.shared.client.command(), Instant::now());
+                let seen = (self.commands(), Instant::now());
                 let ahead = match (others_wait, brief) {
                     (_, true) => Ahead::Least,
                     (true, false) => Ahead::Little,
@@ -181,14 +181,19 @@ impl<D: Device> Turns<D> {
         since.elapsed() > HELD && self.shared.queue.has_held_streams()
     }
 
+    /// The numbers of commands that have come, and that were carried out while others waited.
+    fn commands(&self) -> [u64; 2] {
+        [self.shared.client.command(), self.shared.turn.carried_out()]
+    }
+
     /// A session without work gives its turn back.
     fn look_for_quiet(&mut self) {
-        let command = self.shared.client.command();
+        let commands = self.commands();
         let Doing::Goes { others_wait, seen, quiet } = &mut self.doing else { return };
         let period = if *others_wait { self.quiet } else { QUIET_ALONE };
-        // An errand would have the issuer leave its wait, and take the next command.
-        if seen.0 != command || self.shared.turn.is_waiting_for_marks() {
-            (*seen, *quiet) = ((command, Instant::now()), None);
+        // An errand would have the issuer put aside what it is about to do, or leave its wait.
+        if seen.0 != commands || self.shared.turn.is_waiting_for_marks() {
+            (*seen, *quiet) = ((commands, Instant::now()), None);
             return;
         }
         let since = seen.1;
