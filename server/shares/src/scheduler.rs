@@ -43,7 +43,16 @@ pub struct Usage {
     pub time: Duration,
     /// Time for which the GPU was scheduled while the session was there.
     pub of: Duration,
-    /// Times that it was given the GPU.
+}
+
+/// What all members together had of the GPU, also those that have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Time for which the GPU was scheduled.
+    pub scheduled: Duration,
+    /// Time of it for which somebody had the GPU.
+    pub had: Duration,
+    /// Turns that were given.
     pub turns: u64,
 }
 
@@ -140,6 +149,7 @@ pub struct Scheduler<U: Ord + Copy> {
     is_scheduled: bool,
     /// Everything up to here is charged.
     charged: Duration,
+    totals: Totals,
     orders: Orders,
 }
 
@@ -153,6 +163,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
             turn: None,
             is_scheduled: false,
             charged: Duration::ZERO,
+            totals: Totals::default(),
             orders: Vec::new(),
         }
     }
@@ -312,7 +323,6 @@ impl<U: Ord + Copy> Scheduler<U> {
         if let Some(seat) = self.seats.get_mut(&number) {
             seat.order += 1;
             seat.phase = phase;
-            seat.usage.turns += u64::from(matches!(order, Order::Go { .. }));
             self.orders.push((number, seat.order, order));
         }
     }
@@ -404,6 +414,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             None => {
                 let Some((_, unit)) = next else { return };
                 self.turn = Some((unit, now));
+                self.totals.turns += 1;
                 let others_wait = self.next(&due).is_some();
                 self.order_unit(unit, Order::Go { others_wait }, Phase::Running { others_wait }, Seat::wants);
             }
