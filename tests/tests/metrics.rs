@@ -123,12 +123,17 @@ fn assert_is_openmetrics(page: &str) {
 
 /// A session of a client made by hand, over the Unix socket; or the server's words.
 fn attached(daemon: &Floed) -> Result<(Link, u64), String> {
+    attached_with(daemon, 0)
+}
+
+/// The same that was promised so many thousandths of the GPU's time.
+fn attached_with(daemon: &Floed, share: u32) -> Result<(Link, u64), String> {
     let path = daemon.unix().strip_prefix("unix://").expect("a Unix address");
     let mut link = Link::new(UnixStream::connect(path).expect("the daemon listens").into());
     let hello = Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "secret-client" };
     link.send_in_person(&hello).expect("sent");
     answer(&mut link)?;
-    link.send(&Attach { program: "secret-program", host: "secret-host", ..Attach::default() }).expect("sent");
+    link.send(&Attach { program: "secret-program", host: "secret-host", share, ..Attach::default() }).expect("sent");
     let body = answer(&mut link)?;
     let session = Attach::decode_reply(&body).expect("a session").session;
     Ok((link, session))
@@ -206,6 +211,29 @@ fn a_live_session_is_one_of_its_gpu_and_transport_and_nothing_of_its_client_is_s
     says(address, "floe_sessions_ended_total", &[], 1.0);
     // Its end is counted before its row is gone.
     says(address, "floe_sessions", &[], 0.0);
+}
+
+#[test]
+fn a_gpus_promised_part_and_the_time_of_turns_are_shown() {
+    let (daemon, address) = daemon(&[]);
+    let gpu = ["index=\"0\""];
+    let alone = attached_with(&daemon, 500).expect("a session");
+    let page = says(address, "floe_gpu_share_promised_ratio", &gpu, 0.5);
+    assert!(sum(&page, "floe_gpu_scheduled_seconds_total", &gpu).abs() < f64::EPSILON, "nobody waits:\n{page}");
+    let other = attached_with(&daemon, 250).expect("a session");
+    says(address, "floe_gpu_share_promised_ratio", &gpu, 0.75);
+    let scheduled = |page: &str| sum(page, "floe_gpu_scheduled_seconds_total", &gpu);
+    let start = Instant::now();
+    while scheduled(&self::page(address)) <= 0.0 {
+        assert!(start.elapsed() < PATIENCE, "turns are taken");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop((alone, other));
+    daemon.wait_for_workers(0);
+    let page = says(address, "floe_gpu_share_promised_ratio", &gpu, 0.0);
+    let had = sum(&page, "floe_gpu_turns_had_seconds_total", &gpu);
+    assert!(scheduled(&page) > 0.0 && had <= scheduled(&page), "{page}");
+    assert!(page.contains("floe_gpu_turns_total{"), "{page}");
 }
 
 #[test]

@@ -124,8 +124,7 @@ fn programs_with_terms_take_turns_and_every_sum_is_right() {
     );
     let had: u64 = sessions.iter().map(|session| number(session, "gpu_ms")).sum();
     let of = sessions.iter().map(|session| number(session, "of_ms")).max().expect("four");
-    // The rows are read one after the other, while time goes on.
-    assert!(had <= of + 150, "nobody's time is counted twice: {sessions:?}");
+    assert!(had <= of, "nobody's time is counted twice: {sessions:?}");
     programs.into_iter().for_each(Busy::ends_right);
     stage.daemon.wait_for_workers(0);
 }

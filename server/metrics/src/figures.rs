@@ -1,5 +1,7 @@
 //! Figures of one moment, as plain data: the daemon fills them in, the page shows them.
 
+use std::time::Duration;
+
 /// All figures of one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -36,6 +38,8 @@ pub struct GpuFigures {
     pub sessions: Vec<(&'static str, u64)>,
     /// Its sessions by state.
     pub states: SessionFigures,
+    /// How its time is divided.
+    pub turns: TurnFigures,
     /// How busy it is, in percent; `None` if it does not say, as with what follows.
     pub utilization: Option<u64>,
     /// How busy its memory is, in percent.
@@ -44,6 +48,19 @@ pub struct GpuFigures {
     pub temperature: Option<u64>,
     /// Its power in milliwatts.
     pub power: Option<u64>,
+}
+
+/// How the time of a GPU is divided among its sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnFigures {
+    /// Thousandths that sessions were promised.
+    pub promised: u32,
+    /// Time for which turns were taken.
+    pub scheduled: Duration,
+    /// Time of it for which a session had the GPU.
+    pub had: Duration,
+    /// Turns that were given.
+    pub given: u64,
 }
 
 /// Sessions of a GPU by state.

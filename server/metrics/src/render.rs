@@ -50,6 +50,7 @@ fn write(to: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
     match (value, kind) {
         (Value::Whole(count), Kind::Counter) => to.encode_counter::<NoLabelSet, _, f64>(count, None),
         (Value::Whole(value), _) => to.encode_gauge(value),
+        (Value::Real(count), Kind::Counter) => to.encode_counter::<NoLabelSet, _, f64>(count, None),
         (Value::Real(value), _) => to.encode_gauge(value),
         (Value::Buckets(sum, buckets), _) => {
             let count = buckets.iter().map(|(_, count)| count).sum();

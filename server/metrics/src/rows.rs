@@ -144,6 +144,27 @@ pub(crate) static METRICS: &[Metric] = &[
         gpus(scrape, |gpu| whole(gpu.states.moving))
     })
     .of_gpu(None),
+    Metric::gauge(
+        "floe_gpu_share_promised",
+        "Part of a GPU's time that its sessions were promised (--share), from 0 to 1.",
+        |scrape| gpus(scrape, |gpu| Some(Value::Real(f64::from(gpu.turns.promised) / 1e3))),
+    )
+    .of_gpu(Some("ratio")),
+    Metric::counter("floe_gpu_scheduled", &[], "Time for which sessions took turns on a GPU.", |scrape| {
+        gpus(scrape, |gpu| Some(Value::Real(gpu.turns.scheduled.as_secs_f64())))
+    })
+    .of_gpu(Some("seconds")),
+    Metric::counter(
+        "floe_gpu_turns_had",
+        &[],
+        "Time of it for which a session had the GPU: the sum of what floe ps shows as had, also of sessions that have ended.",
+        |scrape| gpus(scrape, |gpu| Some(Value::Real(gpu.turns.had.as_secs_f64()))),
+    )
+    .of_gpu(Some("seconds")),
+    Metric::counter("floe_gpu_turns", &[], "Turns that were given on a GPU.", |scrape| {
+        gpus(scrape, |gpu| whole(gpu.turns.given))
+    })
+    .of_gpu(None),
     Metric::gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization in percent. NVIDIA's GPUs only.", |scrape| {
         gpus(scrape, |gpu| gpu.utilization.map(Value::Whole))
     })

@@ -15,5 +15,5 @@ mod terms;
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests;
 
-pub use scheduler::{Order, Orders, Scheduler, Usage};
+pub use scheduler::{Order, Orders, Scheduler, Totals, Usage};
 pub use terms::{Class, MOST_WEIGHT, Member, NoShare, Terms, WHOLE};

@@ -51,7 +51,16 @@ pub struct Usage {
     pub time: Duration,
     /// Time for which the GPU was scheduled while the session was there.
     pub of: Duration,
-    /// Times that it was given the GPU.
+}
+
+/// What all members together had of the GPU, also those that have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Time for which the GPU was scheduled.
+    pub scheduled: Duration,
+    /// Time of it for which somebody had the GPU.
+    pub had: Duration,
+    /// Turns that were given.
     pub turns: u64,
 }
 
@@ -72,6 +81,7 @@ pub struct Scheduler<U: Ord + Copy> {
     is_scheduled: bool,
     /// Everything up to here is charged.
     charged: Duration,
+    totals: Totals,
     orders: Orders,
 }
 
@@ -86,6 +96,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
             beside: None,
             is_scheduled: false,
             charged: Duration::ZERO,
+            totals: Totals::default(),
             orders: Vec::new(),
         }
     }
@@ -254,7 +265,6 @@ impl<U: Ord + Copy> Scheduler<U> {
         if let Some(seat) = self.seats.get_mut(&number) {
             seat.order += 1;
             seat.phase = phase;
-            seat.usage.turns += u64::from(matches!(order, Order::Go { .. }));
             self.orders.push((number, seat.order, order));
         }
     }
@@ -317,6 +327,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             // Who goes beside the holder and has more to do takes the turn, or waits for it.
             if let Some(unit) = beside.filter(|unit| self.ends_turn(ran, *unit, holder, &due)) {
                 (self.turn, self.beside) = (Some((unit, now)), None);
+                self.totals.turns += 1;
                 self.stop(holder, now);
                 return;
             }
@@ -335,6 +346,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             // Who goes beside it has its turn now.
             self.turn = self.beside.take();
             if self.turn.is_some() {
+                self.totals.turns += 1;
                 return;
             }
         }
@@ -342,6 +354,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         // A latency class does not wait for what others have in flight: the driver's slices let it through.
         if self.is_latency(unit) || !self.seats.values().any(|seat| seat.blocks(now)) {
             self.turn = Some((unit, now));
+            self.totals.turns += 1;
             self.go(unit, self.next(&due).is_some(), now);
         }
     }
@@ -398,6 +411,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         let turn = self.turn.filter(|(unit, _)| is_there(*unit));
         let beside = self.beside.filter(|(unit, _)| runs(*unit));
         (self.turn, self.beside) = if turn.is_none() { (beside, None) } else { (turn, beside) };
+        self.totals.turns += u64::from(turn.is_none() && self.turn.is_some());
     }
 
     /// Whether the holder's turn ends for this unit.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::scheduler::{BESIDE, OVERRUN, Order, SLICE, Scheduler};
+use crate::scheduler::{BESIDE, OVERRUN, Order, SLICE, Scheduler, Totals};
 use crate::terms::{Class, Member, NoShare, Terms};
 use simulation::{Load, Simulation};
 
@@ -213,6 +213,7 @@ fn what_may_wait_for_somebody_is_charged_and_waited_for_by_nobody() {
     assert_eq!(scheduler.take_orders().last(), Some(&(2, 2, Order::Go { others_wait: false, brief: false })));
     scheduler.tick(MS(110));
     assert_eq!((scheduler.usage(1, MS(110)).time, scheduler.usage(2, MS(110)).time), (MS(55), MS(55)));
+    assert_eq!(scheduler.totals(MS(111)), Totals { scheduled: MS(111), had: MS(111), turns: 1 });
     // It has more to do, and is behind by nothing: it waits for its turn like others.
     scheduler.wants(1, 1, MS(110));
     scheduler.rests(1, 1, true, MS(120));
@@ -243,6 +244,8 @@ fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
     assert_eq!(scheduler.take_orders(), [(1, 1, Order::Stop), (2, 1, Order::Stop)]);
     scheduler.leave(2, MS(2));
     assert_eq!(scheduler.take_orders(), [(1, 2, Order::Free)]);
+    // What was counted stays, and no more is.
+    assert_eq!(scheduler.totals(MS(9)), Totals { scheduled: MS(1), had: MS(1), turns: 0 });
 }
 
 /// Beside one that has nothing to do there is no event for long, and no deadline.
@@ -350,7 +353,8 @@ proptest! {
             prop_assert!(scheduler.units_with_a_turn() <= 2);
             prop_assert!(!scheduler.keeps_somebody_waiting_for_nobody(now), "{scheduler:?}");
             let charged: Duration = last.keys().map(|number| scheduler.usage(*number, now).time).sum();
-            prop_assert!(charged <= now);
+            let totals = scheduler.totals(now);
+            prop_assert!(charged <= totals.had && totals.had <= totals.scheduled && totals.scheduled <= now, "{totals:?}");
         }
     }
 }

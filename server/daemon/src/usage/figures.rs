@@ -86,6 +86,7 @@ fn of_gpu(server: &Server, index: u32, gpu: &Snapshot) -> GpuFigures {
         free: table.free_on_gpu(index),
         sessions,
         states,
+        turns: server.turns.figures(index),
         utilization: reading(Reading::GpuUtilization),
         memory_utilization: reading(Reading::MemoryUtilization),
         temperature: reading(Reading::Temperature),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use floe_shares::{Member, NoShare, Order, Scheduler, Terms, Usage};
+use floe_metrics::TurnFigures;
+use floe_shares::{Member, NoShare, Order, Scheduler, Terms, Totals, Usage};
 use floe_worker::turn_notices::{TurnOrder, TurnReport, TurnSaid, Word};
 
 use crate::entrance::limits::Source;
@@ -80,6 +81,15 @@ impl Turns {
         self.state().gpus.get(&gpu).map_or(floe_shares::WHOLE, Scheduler::free_share)
     }
 
+    /// How a GPU's time is divided.
+    pub(crate) fn figures(&self, gpu: u32) -> TurnFigures {
+        let state = self.state();
+        let now = self.now();
+        let Some(scheduler) = state.gpus.get(&gpu) else { return TurnFigures::default() };
+        let Totals { scheduled, had, turns } = scheduler.totals(now);
+        TurnFigures { promised: floe_shares::WHOLE - scheduler.free_share(), scheduled, had, given: turns }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         floe_lock::lock(&self.0.state)
     }
@@ -151,11 +161,15 @@ impl TurnPlace {
         });
     }
 
-    /// What the worker had of its GPU.
-    pub(crate) fn usage(&self) -> Usage {
-        let state = self.turns.state();
-        let now = self.turns.now();
-        state.gpus.get(&self.gpu).map_or_else(Usage::default, |scheduler| scheduler.usage(self.number, now))
+    /// What the workers at these places had of their GPUs, all at one moment. The places are of one daemon.
+    pub(crate) fn usages(places: &[Option<&Self>]) -> Vec<Usage> {
+        let Some(turns) = places.iter().flatten().map(|place| &place.turns).next() else {
+            return vec![Usage::default(); places.len()];
+        };
+        let state = turns.state();
+        let now = turns.now();
+        let usage = |place: &Self| Some(state.gpus.get(&place.gpu)?.usage(place.number, now));
+        places.iter().map(|place| place.and_then(usage).unwrap_or_default()).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::figures::{GpuFigures, Process, SessionFigures};
+use crate::figures::{GpuFigures, Process, SessionFigures, TurnFigures};
 use crate::tally::{Event, MoveFailure, MoveKind, Refusal, SessionEnd, SessionRefusal};
 
 /// A server with an NVIDIA GPU whose name needs escapes, and a CPU device that says nothing of itself.
@@ -17,6 +17,12 @@ fn figures() -> Figures {
         free: 60,
         sessions: vec![("tcp", 2), ("shm", 0)],
         states: SessionFigures { suspended: 1, waiting: 2, moving: 0 },
+        turns: TurnFigures {
+            promised: 875,
+            scheduled: Duration::from_millis(90_500),
+            had: Duration::from_secs(88),
+            given: 8800,
+        },
         utilization: Some(97),
         memory_utilization: Some(40),
         temperature: Some(61),

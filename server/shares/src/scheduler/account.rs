@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::seat::{Due, Kind, Seat, Unit};
-use super::{Scheduler, Usage};
+use super::{Scheduler, Totals, Usage};
 use crate::fractions::{Active, MILLION, fractions, scaled, signed};
 use crate::terms::Member;
 
@@ -22,11 +22,24 @@ impl<U: Ord + Copy> Scheduler<U> {
     #[must_use]
     pub fn usage(&self, number: u64, now: Duration) -> Usage {
         let Some(seat) = self.seats.get(&number) else { return Usage::default() };
-        let passed = if self.is_scheduled { now.saturating_sub(self.charged) } else { Duration::ZERO };
-        let busy = self.busy();
-        let Usage { time, of, turns } = seat.usage;
+        let (passed, busy) = (self.uncharged(now), self.busy());
+        let Usage { time, of } = seat.usage;
         let part = if seat.is_busy() { part(passed, &busy, seat.unit(number)) } else { Duration::ZERO };
-        Usage { time: time + part, of: of + passed, turns }
+        Usage { time: time + part, of: of + passed }
+    }
+
+    /// What all sessions had until now.
+    #[must_use]
+    pub fn totals(&self, now: Duration) -> Totals {
+        let passed = self.uncharged(now);
+        let had = if self.busy().is_empty() { Duration::ZERO } else { passed };
+        let Totals { scheduled, had: before, turns } = self.totals;
+        Totals { scheduled: scheduled + passed, had: before + had, turns }
+    }
+
+    /// Time in which turns were taken and that nobody was charged yet.
+    fn uncharged(&self, now: Duration) -> Duration {
+        if self.is_scheduled { now.saturating_sub(self.charged) } else { Duration::ZERO }
     }
 
     /// Units with the GPU, and the number of sessions of each that have it.
@@ -86,9 +99,10 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Charges those that had the GPU since the last event.
     pub(super) fn charge(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.charged);
+        let passed = self.uncharged(now);
+        self.totals = self.totals(now);
         self.charged = self.charged.max(now);
-        if !self.is_scheduled || passed.is_zero() {
+        if passed.is_zero() {
             return;
         }
         self.seats.values_mut().for_each(|seat| seat.usage.of += passed);

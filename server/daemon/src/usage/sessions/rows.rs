@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use floe_shares::Class;
 use floe_wire::SessionRow;
 
-use super::{Sessions, View};
+use super::{Session, Sessions, View};
 use crate::usage::accounting::HOST_MEMORY;
+use crate::usage::turns::TurnPlace;
 
 impl Sessions {
     /// Rows for `ListSessions`: those that the caller is shown. The workers' process ids are the operator's to see.
@@ -26,33 +27,31 @@ impl Sessions {
                 (None, _) => {}
             }
         }
-        self.rows
-            .iter()
-            .filter(|(_, row)| sees_others || row.is_of(peer))
-            .map(|(&session, row)| {
-                (session, row, row.worker.turn.as_ref().map(|turn| turn.usage()).unwrap_or_default())
-            })
-            .map(|(session, row, usage)| SessionRow {
-                session,
-                gpu: row.gpu,
-                client: &row.session_request.client,
-                pid: row.session_request.pid,
-                program: &row.session_request.program,
-                memory: row.conditions.quota,
-                used: row.worker.used,
-                seconds: now.saturating_duration_since(row.since).as_secs(),
-                worker: if peer.is_none() { row.worker.process } else { 0 },
-                transport: &row.transport,
-                guaranteed: row.conditions.is_guaranteed,
-                user: &row.session_request.user,
-                share: row.conditions.terms.share,
-                weight: row.conditions.terms.weight,
-                class: u32::from(row.conditions.terms.class == Class::Latency),
-                gpu_ms: millis(usage.time),
-                of_ms: millis(usage.of),
-                moves: row.moved,
-            })
-            .collect()
+        let shown = self.rows.iter().filter(|(_, row)| sees_others || row.is_of(peer));
+        let (numbers, rows): (Vec<u64>, Vec<&Session>) = shown.map(|(session, row)| (*session, row)).unzip();
+        let places: Vec<_> = rows.iter().map(|row| row.worker.turn.as_deref()).collect();
+        let rows = numbers.into_iter().zip(rows).zip(TurnPlace::usages(&places));
+        rows.map(|((session, row), usage)| SessionRow {
+            session,
+            gpu: row.gpu,
+            client: &row.session_request.client,
+            pid: row.session_request.pid,
+            program: &row.session_request.program,
+            memory: row.conditions.quota,
+            used: row.worker.used,
+            seconds: now.saturating_duration_since(row.since).as_secs(),
+            worker: if peer.is_none() { row.worker.process } else { 0 },
+            transport: &row.transport,
+            guaranteed: row.conditions.is_guaranteed,
+            user: &row.session_request.user,
+            share: row.conditions.terms.share,
+            weight: row.conditions.terms.weight,
+            class: u32::from(row.conditions.terms.class == Class::Latency),
+            gpu_ms: millis(usage.time),
+            of_ms: millis(usage.of),
+            moves: row.moved,
+        })
+        .collect()
     }
 }
 
