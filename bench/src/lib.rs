@@ -4,14 +4,12 @@
 //! network and no repository, so that it can be carried.
 #![forbid(unsafe_code)]
 
-mod asked;
 mod bars;
 pub mod conformance;
 pub mod frameworks;
 mod installation;
 pub mod link;
 mod machine;
-mod memory;
 pub mod moves;
 mod moving;
 mod program;

@@ -12,11 +12,11 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::asked::Asked;
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::machine;
 use crate::moving::{Made, Mover};
+use crate::program::asked::Asked;
 use crate::server::Server;
 
 /// Moves of a case.

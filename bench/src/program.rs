@@ -2,6 +2,9 @@
 //! In: a command, and a function that gets each line. Out: lines, how the program ended, the last lines of its stderr.
 //! It parses no line. Every process it starts has a process group of its own, so that its children end with it.
 
+pub(crate) mod asked;
+pub(crate) mod memory;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -142,7 +142,7 @@ impl Server {
 
     /// The process ids of its workers.
     pub(crate) fn workers(&self) -> Vec<u32> {
-        crate::memory::children(self.process.id(), "floe-worker")
+        crate::program::memory::children(self.process.id(), "floe-worker")
     }
 }
 

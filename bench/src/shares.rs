@@ -3,19 +3,20 @@
 //! every sum was right.
 
 mod cases;
+mod finding;
 mod tenants;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::machine;
 use crate::server::Server;
+use finding::Finding;
 use tenants::Tenants;
 
 /// Flags of `floe-bench shares`.
@@ -41,48 +42,6 @@ pub struct Arguments {
     device_library: String,
 }
 
-/// A figure, and the limits it has to be within.
-#[derive(Debug, Clone, Serialize)]
-struct Finding {
-    title: String,
-    figure: f64,
-    unit: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    least: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    most: Option<f64>,
-}
-
-impl Finding {
-    fn new(title: impl Into<String>, figure: f64, unit: &'static str) -> Self {
-        Self { title: title.into(), figure, unit, least: None, most: None }
-    }
-
-    fn at_least(self, least: f64) -> Self {
-        Self { least: Some(least), ..self }
-    }
-
-    fn at_most(self, most: f64) -> Self {
-        Self { most: Some(most), ..self }
-    }
-
-    /// A figure that is no number is out of its limits.
-    fn is_within(&self) -> bool {
-        self.least.is_none_or(|least| self.figure >= least) && self.most.is_none_or(|most| self.figure <= most)
-    }
-
-    fn line(&self) -> String {
-        let limits = match (self.least, self.most) {
-            (Some(least), Some(most)) => format!(" ({least:.3} to {most:.3})"),
-            (Some(least), None) => format!(" (at least {least:.3})"),
-            (None, Some(most)) => format!(" (at most {most:.3})"),
-            (None, None) => String::new(),
-        };
-        let verdict = if self.is_within() { "" } else { ", OUT OF ITS LIMITS" };
-        format!("{}: {:.3} {}{limits}{verdict}", self.title, self.figure, self.unit)
-    }
-}
-
 /// Measures every group that was asked for.
 ///
 /// # Errors
@@ -96,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings: Vec<Finding> = Vec::new();
     for group in cases::chosen(&arguments.only)? {
         for finding in group.measure(&tenants, &arguments.python)? {
-            let finding = if arguments.quick { Finding { least: None, most: None, ..finding } } else { finding };
+            let finding = if arguments.quick { finding.without_limits() } else { finding };
             println!("{}", finding.line());
             findings.push(finding);
         }
@@ -109,18 +68,4 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let out = findings.iter().filter(|finding| !finding.is_within()).count();
     println!("{} figures, {out} out of their limits", findings.len());
     Ok(if out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_figure_is_within_its_limits_or_says_that_it_is_not() {
-        let quarter = |figure| Finding::new("a quarter", figure, "%").at_least(23.0).at_most(27.0);
-        assert!(quarter(25.0).is_within() && quarter(23.0).is_within());
-        assert!(!quarter(27.1).is_within() && !quarter(f64::NAN).is_within());
-        assert_eq!(quarter(30.0).line(), "a quarter: 30.000 % (23.000 to 27.000), OUT OF ITS LIMITS");
-        assert!(Finding::new("told only", f64::NAN, "ns").is_within());
-    }
 }

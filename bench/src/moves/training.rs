@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::asked::Asked;
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::moving::{Made, Mover};
+use crate::program::asked::Asked;
 use crate::server::Server;
 
 /// Moves in a row.

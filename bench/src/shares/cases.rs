@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
 
-use super::Finding;
+use super::finding::Finding;
 use super::tenants::{Kind, Tenants, ended};
-use crate::asked::{Asked, Done};
+use crate::program::asked::{Asked, Done};
 
 /// A tenant with terms that say nothing about how much: it takes turns.
 const EQUAL: &[&str] = &["--weight", "1"];

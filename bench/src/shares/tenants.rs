@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::asked::{Asked, Done};
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::moving::Mover;
+use crate::program::asked::{Asked, Done};
 use crate::server::Server;
 
 /// Programs run so long before they are asked for the first time.

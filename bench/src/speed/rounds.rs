@@ -13,7 +13,7 @@ use super::together::{self, Plan};
 use super::workload::{Course, Runner, Workload};
 use crate::bars::Way;
 use crate::installation::Installation;
-use crate::memory;
+use crate::program::memory;
 use crate::program::{self, Heard};
 use crate::server::Server;
 

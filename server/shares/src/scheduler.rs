@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::fractions::{MILLION, scaled, signed};
 use crate::terms::{Class, Member, NoShare, WHOLE};
+pub(crate) use seat::OVERRUN;
+pub use seat::Usage;
 use seat::{Due, Kind, Phase, Seat, Unit};
 
 /// A turn, while others wait: long beside the 100 µs of a switch, short beside what people notice.
@@ -18,9 +20,6 @@ pub(crate) const SLICE: Duration = Duration::from_millis(10);
 const LEAST: Duration = Duration::from_millis(1);
 /// GPU time by which a unit that wakes up must be behind to cut a turn short.
 const WAKES: Duration = Duration::from_millis(5);
-/// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
-/// preempted. From there on the driver's own time slices divide the GPU between it and them.
-pub(crate) const OVERRUN: Duration = Duration::from_millis(500);
 /// A unit that wakes up goes beside the one whose turn it is for so long: most that wake up have less to do, and a switch for it
 /// would cost both more than the driver's slices do.
 pub(crate) const BESIDE: Duration = Duration::from_millis(2);
@@ -43,15 +42,6 @@ pub enum Order {
 
 /// Orders to members, each with the number that the answer names.
 pub type Orders = Vec<(u64, u64, Order)>;
-
-/// What a member had of the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Time for which it had the GPU while the GPU was scheduled.
-    pub time: Duration,
-    /// Time for which the GPU was scheduled while the session was there.
-    pub of: Duration,
-}
 
 /// What all members together had of the GPU, also those that have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,12 +3,23 @@
 
 use std::time::Duration;
 
-use super::{OVERRUN, Usage};
 use crate::terms::Member;
 
+/// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
+/// preempted. From there on the driver's own time slices divide the GPU between it and them.
+pub(crate) const OVERRUN: Duration = Duration::from_millis(500);
 /// So long behind its stop a program that waited for what was in flight may go on: until then who has the turn keeps little in
 /// flight, as if others waited.
 const RETURNS: Duration = Duration::from_millis(2);
+
+/// What a member had of the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time for which it had the GPU while the GPU was scheduled.
+    pub time: Duration,
+    /// Time for which the GPU was scheduled while the session was there.
+    pub of: Duration,
+}
 
 /// What a session does by its last order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
