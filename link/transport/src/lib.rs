@@ -36,7 +36,7 @@ pub use pipes::pipe::{Movable, Pipe, Reach, RingParts, Slot, Upgrade};
 pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
-pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel};
+pub use pipes::tls::{ClientTls, Clients, Identity, ServerTls, TlsError, Tunnel};
 pub use resumption::{
     ACKNOWLEDGEMENT_CHANNEL, Admission, ArrivingLink, ChannelEnds, ChannelImage, Channels, ChannelsImage, DigestImage,
     Doubt, EndsImage, Heard, HistoryDigest, ImageError, LinkImage, LinkState, MAIN_CHANNEL, MOST_IMAGE_BYTES, NotTaken,

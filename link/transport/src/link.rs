@@ -20,7 +20,7 @@ use crate::pipes::sealed::{self, Sealed, SealedKeys};
 use crate::pipes::socket::Socket;
 use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
 use crate::pipes::tls::{ClientTls, ServerTls, Tls, Tunnel, tunnel};
-use crate::secret::{Protection, Secret, Secrets, TokenNumber};
+use crate::secret::{Protection, Secret, Secrets, Shown, TokenNumber};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
 const NOT_PERMITTED: u32 = 800;
@@ -85,8 +85,8 @@ pub struct Link {
     has_gone_over: bool,
     keys: Keys,
     protection: Protection,
-    /// The number of the user's token that seals it.
-    number: Option<TokenNumber>,
+    /// What the peer has shown of who it is.
+    pub(crate) shown: Box<Shown>,
     sender: Sender,
     receiver: Receiver,
 }
@@ -136,7 +136,16 @@ impl Link {
         let protection = clear_protection(&*pipe);
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket: Some(socket), pipe, has_gone_over: false, keys, protection, number: None, sender, receiver }
+        Self {
+            socket: Some(socket),
+            pipe,
+            has_gone_over: false,
+            keys,
+            protection,
+            shown: Box::default(),
+            sender,
+            receiver,
+        }
     }
 
     /// The protection of its bytes, as both ends of the connection see it until it is handed to another process.
@@ -148,7 +157,7 @@ impl Link {
     /// The number of the user's token that seals it; `None` where the server's own token does, or none.
     #[must_use]
     pub fn token_number(&self) -> Option<TokenNumber> {
-        self.number
+        self.shown.number
     }
 
     /// Which code seals its records.
@@ -281,7 +290,7 @@ impl Link {
     pub fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
         let (keys, protection) = (Keys::None, clear_protection(&*pipe));
-        Self { socket: None, pipe, has_gone_over: true, keys, protection, number: None, sender, receiver }
+        Self { socket: None, pipe, has_gone_over: true, keys, protection, shown: Box::default(), sender, receiver }
     }
 
     /// Agrees on TLS with a server whose certificate names `host`. Nothing has been sent on the link.
@@ -346,7 +355,7 @@ impl Link {
     }
 
     fn go_on_sealed(&mut self, agreed: sealed::Agreed) {
-        self.number = agreed.number;
+        self.shown.number = agreed.number;
         let pipe = Arc::new(agreed.pipe);
         self.go_on_with(Arc::clone(&pipe) as _);
         (self.keys, self.has_gone_over) = (Keys::Token(pipe), false);
@@ -372,10 +381,13 @@ impl Link {
     }
 
     fn answer_tls(mut self, tls: &ServerTls, deadline: Instant) -> Result<Self, LinkError> {
-        let connection = ServerConnection::new(Arc::clone(&tls.0)).map_err(LinkError::Tls)?;
+        let connection = ServerConnection::new(Arc::clone(&tls.config)).map_err(LinkError::Tls)?;
         let agreed = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
+        let users = if tls.names_users() { agreed.users() } else { Vec::new() };
         self.go_on_with_keys(agreed)?;
-        self.through_tunnel()
+        let mut link = self.through_tunnel()?;
+        link.shown.users = users;
+        Ok(link)
     }
 
     fn answer_sealed(mut self, by: &Answering<'_>, deadline: Instant) -> Result<Self, LinkError> {

@@ -1,4 +1,4 @@
-//! Proof that a process of this machine holds its end of a Unix socket itself, and does not forward bytes for another.
+//! What a peer shows of who it is: a token, a certificate, a descriptor. Proof that a process of this machine holds its end of a Unix socket itself, and does not forward bytes for another.
 //! In: a first message to send, or the descriptor that came with one. Out: the message with a descriptor of the
 //! sender's process, or whether the kernel names that process as the peer.
 //! A byte proxy (socat, a hypervisor's vsock proxy) cannot forward a descriptor, and one of its own names another
@@ -15,6 +15,13 @@ use crate::peer::Peer;
 use crate::secret::Protection;
 
 impl Link {
+    /// The names of users in the certificate that the peer has shown, at a server that takes them from there. Nobody has looked
+    /// at the names.
+    #[must_use]
+    pub fn users(&self) -> &[String] {
+        &self.shown.users
+    }
+
     /// Sends a message. Over a Unix socket a descriptor of this process goes with it, where the kernel supports that.
     ///
     /// # Errors

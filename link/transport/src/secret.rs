@@ -32,6 +32,15 @@ pub enum Protection {
     Tls([u8; BYTES]),
 }
 
+/// What a peer has shown as keys were agreed on.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The number of the user's token that seals the link.
+    pub(crate) number: Option<TokenNumber>,
+    /// The users that its certificate names.
+    pub(crate) users: Vec<String>,
+}
+
 impl fmt::Debug for Protection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

@@ -55,6 +55,9 @@ pub enum DaemonError {
     /// TLS is required, but there is no certificate.
     #[error("TLS is required, but this server has no certificate\n  name one with --tls-certificate and --tls-key")]
     NoCertificate,
+    /// Certificates of clients either are asked for beside the token, or name users in its place.
+    #[error("--tls-client-authorities and --tls-user-authorities are both set\n  omit one of them")]
+    TwoAuthorities,
     /// TLS is the only protection allowed, and another one is allowed too.
     #[error("--tls-only and {0} are both set\n  omit one of them, or write {0}=no")]
     TlsOnly(&'static str),

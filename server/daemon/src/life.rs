@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
@@ -83,7 +83,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         offered,
         token,
         user_tokens,
-        tls: settings.tls.clone(),
+        tls: Mutex::new(settings.tls.clone()),
         tls_only: settings.tls_only,
         clear_text: settings.clear_text,
         trust_forwarded: settings.values.trust_forwarded,
@@ -207,7 +207,7 @@ fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
 
 /// A socket that becomes readable on SIGHUP. Without files to read again, that ends the server as it ends other programs.
 fn reload_signal(settings: &Settings) -> Result<Option<UnixStream>, DaemonError> {
-    let has_files = settings.policy().is_some() || settings.audit().is_some();
+    let has_files = settings.policy().is_some() || settings.audit().is_some() || settings.tls.is_some();
     has_files.then(|| signals(&[SIGHUP])).transpose()
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use floe_settings::{Given, LogFormat, ProcessSource, SERVER, ServerSettings, Source, set_folder, token_file};
-use floe_transport::{Address, Identity, ServerTls, Transport, suitable_connections};
+use floe_transport::{Address, Clients, Identity, ServerTls, Transport, suitable_connections};
 use floe_worker::contract::Demand;
 
 use crate::entrance::limits::Share;
@@ -178,8 +178,15 @@ impl Settings {
         self.tls_only = values.tls_only || is_implied;
         self.clear_text = values.clear_text || values.no_token;
         let identity = Identity::of(values.tls_certificate.clone(), values.tls_key.clone())?;
-        self.tls = identity.map(|identity| ServerTls::new(&identity, authorities)).transpose()?;
-        if self.tls_only && self.tls.is_none() {
+        let clients = match (authorities, &values.tls_user_authorities) {
+            (Some(_), Some(_)) => return Err(DaemonError::TwoAuthorities),
+            (Some(path), None) => Clients::Certified(path.to_owned()),
+            (None, Some(path)) => Clients::Named(path.clone()),
+            (None, None) => Clients::Unasked,
+        };
+        let needs_certificate = self.tls_only || clients != Clients::Unasked;
+        self.tls = identity.map(|identity| ServerTls::with(identity, clients)).transpose()?;
+        if needs_certificate && self.tls.is_none() {
             return Err(DaemonError::NoCertificate);
         }
         self.tcp = Some(tcp);

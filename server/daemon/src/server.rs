@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use floe_device::{Probe, Snapshot};
@@ -23,10 +23,10 @@ use crate::modules::module_cache::ModuleCache;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
-use crate::warn;
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
 use crate::workers::passing::Peers;
+use crate::{log, warn};
 
 /// The state that all connections share.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) token: Option<Token>,
     pub(crate) users: Users,
     pub(crate) user_tokens: UserTokens,
-    pub(crate) tls: Option<ServerTls>,
+    pub(crate) tls: Mutex<Option<ServerTls>>,
     /// Whether TCP clients must speak TLS.
     pub(crate) tls_only: bool,
     /// Whether TCP clients may speak in the clear.
@@ -112,8 +112,26 @@ impl Server {
     /// Reads the operator's files again, and opens the audit log again.
     pub(crate) fn reload(&self) {
         self.users.reload(&self.offered);
+        self.reload_tls();
         if let Err(error) = self.audit.reopen() {
             warn(format_args!("the audit log goes on in the file that it has: {error}"));
+        }
+    }
+
+    /// The certificates and authorities as they were read last.
+    pub(crate) fn tls(&self) -> Option<ServerTls> {
+        floe_lock::lock(&self.tls).clone()
+    }
+
+    /// Reads them again, for connections from here on. Files that cannot be used change nothing.
+    fn reload_tls(&self) {
+        let Some(tls) = self.tls() else { return };
+        match tls.again() {
+            Ok(tls) => {
+                log(format_args!("certificates read again"));
+                *floe_lock::lock(&self.tls) = Some(tls);
+            }
+            Err(error) => warn(format_args!("the certificates stay as they were: {error}")),
         }
     }
 

@@ -2,10 +2,11 @@
 //! else reads along.
 //! In: certificates and keys as PEM files, a link on which nothing has been sent. Out: a link whose bytes are sealed.
 //! The token stays: a certificate identifies the server, and the token admits the client, unless the server asks for
-//! both.
+//! both, or takes certificates that name users instead.
 
 mod pipe;
 mod tunnel;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,9 +100,25 @@ impl ClientTls {
     }
 }
 
+/// What a server does with certificates of clients. The paths are PEM files of authorities that sign them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// It asks for none.
+    #[default]
+    Unasked,
+    /// It lets in only clients that have one.
+    Certified(PathBuf),
+    /// It takes one, and reads users' names from it.
+    Named(PathBuf),
+}
+
 /// The configuration of a server.
 #[derive(Clone, Debug)]
-pub struct ServerTls(pub(crate) Arc<ServerConfig>);
+pub struct ServerTls {
+    pub(crate) config: Arc<ServerConfig>,
+    identity: Identity,
+    clients: Clients,
+}
 
 impl ServerTls {
     /// Shows an identity to clients; with authorities, lets in only clients whose certificates these have signed.
@@ -109,11 +126,22 @@ impl ServerTls {
     /// # Errors
     /// [`TlsError`] naming the file.
     pub fn new(identity: &Identity, client_authorities: Option<&Path>) -> Result<Self, TlsError> {
-        let verifier: Arc<dyn ClientCertVerifier> = match client_authorities {
-            None => WebPkiClientVerifier::no_client_auth(),
-            Some(path) => WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider())
-                .build()
-                .map_err(useless)?,
+        let clients = client_authorities.map_or(Clients::Unasked, |path| Clients::Certified(path.to_owned()));
+        Self::with(identity.clone(), clients)
+    }
+
+    /// Shows an identity to clients.
+    ///
+    /// # Errors
+    /// [`TlsError`] naming the file.
+    pub fn with(identity: Identity, clients: Clients) -> Result<Self, TlsError> {
+        let signed_by = |path: &Path| {
+            Ok::<_, TlsError>(WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider()))
+        };
+        let verifier: Arc<dyn ClientCertVerifier> = match &clients {
+            Clients::Unasked => WebPkiClientVerifier::no_client_auth(),
+            Clients::Certified(path) => signed_by(path)?.build().map_err(useless)?,
+            Clients::Named(path) => signed_by(path)?.allow_unauthenticated().build().map_err(useless)?,
         };
         let (chain, key) = identity.read()?;
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
@@ -121,7 +149,20 @@ impl ServerTls {
         let mut config = config.map_err(useless)?;
         // TLS sessions are never resumed.
         config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), identity, clients })
+    }
+
+    /// The same by its files as they are now.
+    ///
+    /// # Errors
+    /// [`TlsError`] naming the file.
+    pub fn again(&self) -> Result<Self, TlsError> {
+        Self::with(self.identity.clone(), self.clients.clone())
+    }
+
+    /// Whether certificates of clients name users.
+    pub(crate) fn names_users(&self) -> bool {
+        matches!(self.clients, Clients::Named(_))
     }
 }
 

@@ -29,8 +29,12 @@ impl Authority {
 
     /// A certificate for `name` and its key.
     pub(crate) fn sign(&self, name: &str) -> [PathBuf; 2] {
+        self.sign_with(name, CertificateParams::new(vec![name.to_owned()]).unwrap())
+    }
+
+    /// A certificate with these parameters and its key, in files of this name.
+    pub(crate) fn sign_with(&self, name: &str, parameters: CertificateParams) -> [PathBuf; 2] {
         let key = KeyPair::generate().unwrap();
-        let parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
         let paths = ["certificate", "key"].map(|what| self.folder.path().join(format!("{name}.{what}.pem")));
         std::fs::write(&paths[0], certificate.pem()).unwrap();

@@ -51,8 +51,9 @@ pub(crate) fn lead(
     link.limit_writes(Some(UNPROVED))?;
     let local = host.local_user(peer);
     let (nonce, stage) = (random()?, Stage::Silent);
+    let (is_known, certified, has_token, holder) = (false, None, false, None);
     let mut conversation =
-        Conversation { link, peer, host, pass, nonce, stage, is_known: false, local, has_token: false, holder: None };
+        Conversation { link, peer, host, pass, nonce, stage, is_known, local, certified, has_token, holder };
     for _ in 0..FRAMES {
         match conversation.step() {
             Ok(Step::Go) => {}
@@ -100,6 +101,8 @@ struct Conversation<'a> {
     is_known: bool,
     /// The account's name, if the policy has a place for this user of the machine.
     local: Option<Name>,
+    /// The user that the peer's certificate names.
+    certified: Option<Name>,
     /// Whether the peer has proved the server's token.
     has_token: bool,
     /// The user whose token the peer has proved.
@@ -155,6 +158,11 @@ impl Conversation<'_> {
         if *self.link.protection() == Protection::Clear && !self.host.takes_clear_text() {
             return self.refuse(sequence, status::NOT_PERMITTED, NOT_IN_THE_CLEAR.to_owned());
         }
+        match self.certified_user() {
+            Ok(Some(name)) => self.certified = Some(name),
+            Ok(None) => {}
+            Err(refusal) => return self.refuse(sequence, refusal.status, refusal.detail),
+        }
         self.is_known = self.shows_itself();
         let authenticate = self.host.asks_for_token() && !self.is_known;
         self.stage = Stage::Greeted;
@@ -187,8 +195,21 @@ impl Conversation<'_> {
         }
     }
 
+    /// The user that the certificate of this connection names; `None`: it has shown none, or one that names nobody.
+    fn certified_user(&self) -> Result<Option<Name>, Refusal> {
+        match self.link.users() {
+            [] => Ok(None),
+            [name] => self.host.certified(name).map(Some),
+            [first, second, ..] => {
+                let (first, second) = (floe_wire::printable(first), floe_wire::printable(second));
+                let detail = format!("the client's certificate names more than one user: {first}, {second}");
+                Err(Refusal { status: status::NOT_PERMITTED, detail })
+            }
+        }
+    }
+
     /// Whether the peer had proved who it is before its first frame. It did so by the token that seals its connection,
-    /// or as a process of this machine that needs none.
+    /// by a certificate that names a user, or as a process of this machine that needs none.
     fn shows_itself(&mut self) -> bool {
         match self.link.protection() {
             Protection::Sealed(_) => self.has_proved_token(self.link.token_number()),
@@ -201,7 +222,8 @@ impl Conversation<'_> {
                 let shown = self.link.descriptor();
                 self.peer.is_shown_by(shown.as_ref())
             }
-            Protection::Local | Protection::Clear | Protection::Tls(_) => false,
+            Protection::Tls(_) => self.certified.is_some(),
+            Protection::Local | Protection::Clear => false,
         }
     }
 
@@ -265,6 +287,7 @@ impl Conversation<'_> {
         let source = match (self.host.trusts(self.peer), self.is_known, self.local) {
             _ if self.holder.is_some() => self.holder.map(|holder| Source::Named(holder.name)),
             _ if is_operator => None,
+            _ if self.certified.is_some() => self.certified.map(Source::Named),
             (true, true, _) => None,
             (true, false, _) => Some(Source::behind(self.peer)),
             (false, true, Some(name)) => Some(Source::Named(name)),
@@ -328,7 +351,7 @@ impl Conversation<'_> {
     /// Whether the peer has proved who it is. Over TCP an address alone proves nothing, and this server may ask for no
     /// token.
     fn has_proved(&self) -> bool {
-        matches!(self.peer, Peer::Unix { .. }) || self.host.asks_for_token()
+        matches!(self.peer, Peer::Unix { .. }) || self.certified.is_some() || self.host.asks_for_token()
     }
 
     /// The reply comes when the move is over.

@@ -49,6 +49,10 @@ impl Host for Server {
         }
     }
 
+    fn certified(&self, name: &str) -> Result<Name, Refusal> {
+        self.users.certified(name)
+    }
+
     fn has_policy(&self) -> bool {
         self.users.has_policy()
     }

@@ -72,7 +72,8 @@ fn converse(
     let mut link = Link::accepted(socket, peer)?;
     if matches!(peer, Peer::Tcp(_)) && !is_worker {
         let secret = server.token.as_ref().map(|_| server as &dyn Secrets);
-        let by = Answering { tls: server.tls.as_ref(), tls_only: server.tls_only, secret };
+        let tls = server.tls();
+        let by = Answering { tls: tls.as_ref(), tls_only: server.tls_only, secret };
         link = link.answer(&by, pass.deadline(Instant::now()))?;
     }
     match conversation::lead(&mut link, peer, server, pass) {

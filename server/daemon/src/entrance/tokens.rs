@@ -22,11 +22,23 @@ pub(crate) struct Holder {
     pub(crate) is_drained: bool,
 }
 
-/// The tokens of users. Without a key there are none.
+/// The tokens of users. Without a key there are none: the first token makes it.
 #[derive(Debug, Default)]
 pub(crate) struct UserTokens {
-    place: Option<(PathBuf, ServerKey)>,
+    folder: Option<PathBuf>,
+    key: Mutex<KeyFile>,
     known: Mutex<Arc<Known>>,
+}
+
+/// What is known of the file with the server's key.
+#[derive(Debug, Default)]
+enum KeyFile {
+    /// There was none.
+    #[default]
+    Missing,
+    /// It cannot be used, and the log says so.
+    Useless,
+    Read(ServerKey),
 }
 
 #[derive(Debug, Default)]
@@ -46,8 +58,8 @@ impl UserTokens {
     /// [`FileError`].
     pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self, FileError> {
         let Some(folder) = folder else { return Ok(Self::default()) };
-        let key = server_key(&folder)?;
-        Ok(Self { place: key.map(|key| (folder, key)), known: Mutex::default() })
+        let key = server_key(&folder)?.map_or(KeyFile::Missing, KeyFile::Read);
+        Ok(Self { folder: Some(folder), key: Mutex::new(key), known: Mutex::default() })
     }
 
     /// Reads the list, as the user that the server stays.
@@ -55,8 +67,10 @@ impl UserTokens {
     /// # Errors
     /// [`FileError`].
     pub(crate) fn read(&self) -> Result<(), FileError> {
-        let Some((folder, key)) = &self.place else { return Ok(()) };
+        let Some(folder) = &self.folder else { return Ok(()) };
         let stamp = self.stamp();
+        let key = lock(&self.key);
+        let KeyFile::Read(key) = &*key else { return Ok(()) };
         let tokens = Tokens::read(folder)?;
         let secrets = tokens.secrets(key);
         log(format_args!("tokens of users: {} of {} let somebody in", secrets.len(), tokens.0.len()));
@@ -66,6 +80,7 @@ impl UserTokens {
 
     /// Reads the list again if it has changed.
     pub(crate) fn look(&self) {
+        self.look_for_key();
         let stamp = self.stamp();
         let known = self.known();
         if stamp == known.stamp {
@@ -79,8 +94,22 @@ impl UserTokens {
         }
     }
 
+    /// Reads the key if the first token was made since the start. A server that has become another user may not be able to.
+    fn look_for_key(&self) {
+        let mut key = lock(&self.key);
+        let (Some(folder), KeyFile::Missing) = (&self.folder, &*key) else { return };
+        match server_key(folder) {
+            Ok(None) => {}
+            Ok(Some(read)) => *key = KeyFile::Read(read),
+            Err(error) => {
+                warn(format_args!("tokens of users let nobody in before the server starts again: {error}"));
+                *key = KeyFile::Useless;
+            }
+        }
+    }
+
     fn stamp(&self) -> Option<Stamp> {
-        let (folder, _) = self.place.as_ref()?;
+        let folder = self.folder.as_ref().filter(|_| matches!(*lock(&self.key), KeyFile::Read(_)))?;
         let file = Tokens::file(folder).metadata().ok()?;
         Some((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
     }
@@ -107,6 +136,31 @@ mod tests {
     use floe_users::{make, revoke};
 
     use super::*;
+
+    #[test]
+    fn the_first_token_of_all_lets_somebody_in_at_the_next_look() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = UserTokens::open(Some(folder.path().join("tokens"))).expect("nothing is there");
+        tokens.read().expect("no list");
+        tokens.look();
+        let (number, _) = make(&folder.path().join("tokens"), Name::new("alice").expect("a name")).expect("made");
+        assert!(tokens.secret(number).is_none());
+        tokens.look();
+        assert!(tokens.secret(number).is_some() && tokens.holder(number).is_some());
+    }
+
+    #[test]
+    fn a_first_key_that_cannot_be_used_lets_nobody_in() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = UserTokens::open(Some(folder.path().to_path_buf())).expect("nothing is there");
+        let (number, _) = make(folder.path(), Name::new("alice").expect("a name")).expect("made");
+        let key = folder.path().join("key");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+        tokens.look();
+        tokens.look();
+        assert!(tokens.secret(number).is_none() && tokens.holder(number).is_none());
+    }
 
     #[test]
     fn the_list_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {

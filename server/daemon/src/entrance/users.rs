@@ -78,6 +78,18 @@ impl Users {
         policy.rights(name).map(|_| name)
     }
 
+    /// The user that a certificate names, if the policy has a place for it.
+    ///
+    /// # Errors
+    /// What is no name, and a name that has no place.
+    pub(crate) fn certified(&self, name: &str) -> Result<Name, Refusal> {
+        let name = Name::new(name).map_err(|error| Refusal {
+            status: status::NOT_PERMITTED,
+            detail: format!("the client's certificate names no user: {error}"),
+        })?;
+        self.rights(name).map(|_| name).ok_or_else(|| no_user(name))
+    }
+
     /// Whether a peer is shown all sessions.
     pub(crate) fn sees_others(&self, source: Option<Source>) -> bool {
         source.and_then(Source::name).and_then(|name| self.rights(name)).is_some_and(|rights| rights.may_see_others)

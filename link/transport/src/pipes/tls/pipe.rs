@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustls::Connection;
 
+use super::users::users;
 use crate::error::{Failure, LinkError};
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
@@ -109,6 +110,13 @@ impl Tls {
     /// Bytes that only the two ends of this connection know, to bind proofs to it.
     pub(crate) fn exported(&self) -> Result<[u8; 32], LinkError> {
         self.connection().export_keying_material([0; 32], EXPORTED, None).map_err(LinkError::Tls)
+    }
+
+    /// The names of users in the peer's certificate, which has been verified; empty where it has shown none.
+    pub(crate) fn users(&self) -> Vec<String> {
+        let connection = self.connection();
+        let own = connection.peer_certificates().and_then(|chain| chain.first());
+        own.map(users).unwrap_or_default()
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

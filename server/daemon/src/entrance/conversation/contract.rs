@@ -35,6 +35,8 @@ pub(crate) struct Caller<'a> {
 pub(crate) trait Host {
     /// The name of another user of this machine that needs no token, since the policy has a place for it.
     fn local_user(&self, peer: &Peer) -> Option<Name>;
+    /// The user with this name, if its certificate lets it in, or why not.
+    fn certified(&self, name: &str) -> Result<Name, Refusal>;
     /// Whether there is a policy: the holder of the server's token is then the operator.
     fn has_policy(&self) -> bool;
     /// A request of this caller's was refused, for the audit log.

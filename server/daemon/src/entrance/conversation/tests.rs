@@ -66,6 +66,10 @@ impl Host for OneGpu {
         self.of_users.as_ref().map(|(_, holder)| *holder).filter(|holder| holder.number == number)
     }
 
+    fn certified(&self, name: &str) -> Result<Name, Refusal> {
+        Name::new(name).map_err(|error| Refusal { status: status::NOT_PERMITTED, detail: error.to_string() })
+    }
+
     fn local_user(&self, peer: &Peer) -> Option<Name> {
         self.user.filter(|_| !self.trusts(peer))
     }
@@ -285,6 +289,7 @@ fn a_peer_that_goes_before_it_is_told_has_no_session() {
         stage: Stage::Silent,
         is_known: false,
         local: None,
+        certified: None,
         has_token: false,
         holder: None,
     };
