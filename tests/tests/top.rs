@@ -58,6 +58,24 @@ impl Terminal {
     }
 }
 
+#[test]
+fn it_ends_with_its_terminal() {
+    let daemon = Floed::start();
+    let mut terminal = Terminal::start(&daemon);
+    terminal.shows("GPU");
+    let script = terminal.process.id();
+    let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children")).expect("it runs");
+    let top: u32 = children.trim().parse().expect("one child");
+    terminal.process.kill().expect("it runs");
+    terminal.process.wait().expect("it has ended");
+    let begin = Instant::now();
+    let lives = || std::fs::read_to_string(format!("/proc/{top}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    while lives() {
+        assert!(begin.elapsed() < PATIENCE, "it runs on without a terminal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A session whose worker has answered.
 fn session(daemon: &Floed) -> Link {
     let path = daemon.unix().strip_prefix("unix://").expect("a path");

@@ -16,6 +16,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::{end, migrate};
@@ -50,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&is_over)).context("cannot wait for signals")?;
     }
+    leave_with_the_terminal()?;
     let (to, news) = sync_channel(2 * servers.len());
     for (index, server) in servers.iter().enumerate() {
         watch(index, server.clone(), arguments.every.max(TICK), to.clone())?;
@@ -79,6 +82,19 @@ fn show(
         }
         news.try_iter().for_each(|news| state.take(news));
     }
+    Ok(())
+}
+
+/// Ends the process when its terminal is gone: whoever reads events from one that has hung up looks for them without end.
+fn leave_with_the_terminal() -> Result<()> {
+    let wait = || {
+        let input = std::io::stdin();
+        // Nothing is asked for: what comes is that it has hung up, or is none.
+        let mut hung_up = [PollFd::new(&input, PollFlags::empty())];
+        while poll(&mut hung_up, None).is_err_and(|error| error == Errno::INTR) {}
+        std::process::exit(0);
+    };
+    std::thread::Builder::new().name("terminal".into()).spawn(wait).context("cannot start a thread")?;
     Ok(())
 }
 
