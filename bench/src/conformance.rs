@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::bars::Way;
 use crate::frameworks::Toolkit;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::server::Server;
 use crate::{machine, program};
 use list::{COMMON, List, Program};
@@ -44,12 +44,8 @@ pub struct Arguments {
     /// Write conformance.json and the programs' output into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The Python whose wheels of NVIDIA's libraries are used, too
-    #[arg(long, default_value = "python3")]
-    python: String,
-    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
+    #[command(flatten)]
+    equipment: Equipment,
 }
 
 /// How one program went.
@@ -105,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{} programs: {failed} not built", programs.len());
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let mut all = Vec::new();
     let mut record = machine::heading(&gpu.name);
@@ -158,7 +154,7 @@ impl Tested<'_> {
         }
         program.check(samples)?;
         std::fs::create_dir_all(&out).with_context(|| format!("cannot be made: {}", out.display()))?;
-        let toolkit = Toolkit::find(&self.arguments.python)?;
+        let toolkit = Toolkit::find(&self.arguments.equipment.python)?;
         let compile = |sources: &[PathBuf], flags: &[String], to: &Path| {
             let common = [samples.join(COMMON), folder.clone(), folder.join("inc")];
             let headers = common.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);

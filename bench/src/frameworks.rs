@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bars::Way;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::machine;
 use crate::moving::{Mover, Moves};
 use crate::server::Server;
@@ -47,12 +47,8 @@ pub struct Arguments {
     /// Write frameworks.json and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The Python that has the frameworks
-    #[arg(long, default_value = "python3")]
-    python: String,
-    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
+    #[command(flatten)]
+    equipment: Equipment,
 }
 
 /// How one check went by both ways.
@@ -91,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("frameworks-logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
-    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let programs = Programs {
         arguments,
@@ -169,9 +165,9 @@ impl Programs<'_> {
     /// The words of the program, built first where it is a CUDA source.
     fn words(&self, variant: &Variant) -> Result<Vec<PathBuf>> {
         if variant.source.extension().is_some_and(|ending| ending == "py") {
-            return Ok(vec![PathBuf::from(&self.arguments.python), variant.source.clone()]);
+            return Ok(vec![PathBuf::from(&self.arguments.equipment.python), variant.source.clone()]);
         }
-        Ok(vec![Toolkit::find(&self.arguments.python)?.build(&variant.source, self.built)?])
+        Ok(vec![Toolkit::find(&self.arguments.equipment.python)?.build(&variant.source, self.built)?])
     }
 
     fn run(&self, variant: &Variant, words: &[PathBuf], way: Way) -> Result<Outcomes> {

@@ -2,8 +2,33 @@
 //! In: the path of this executable. Out: paths that exist. It starts nothing.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+
+/// What is not part of the installation, and is measured with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Equipment {
+    /// The Python that has PyTorch and other frameworks, and NVIDIA's libraries as wheels
+    #[arg(long, default_value = "python3")]
+    pub(crate) python: String,
+    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    pub(crate) device_library: String,
+}
+
+impl Equipment {
+    /// Whether its Python can train; says so where it cannot.
+    pub(crate) fn can_train(&self) -> bool {
+        let mut torch = Command::new(&self.python);
+        torch.args(["-c", "import torch, torchvision"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let can = torch.status().is_ok_and(|status| status.success());
+        if !can {
+            println!("training: {} has no PyTorch and torchvision", self.python);
+        }
+        can
+    }
+}
 
 /// `PREFIX/{bin,lib,share}`.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bars::Way;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::machine;
 use crate::moving::{Made, Mover};
 use crate::program::asked::Asked;
@@ -38,15 +38,11 @@ pub struct Arguments {
     /// What to move: memory, training [default: both]
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
     only: Vec<What>,
-    /// The Python that has PyTorch; nothing is trained where it has not
-    #[arg(long, default_value = "python3")]
-    python: String,
     /// Write moves.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
+    #[command(flatten)]
+    equipment: Equipment,
 }
 
 /// What is moved.
@@ -113,7 +109,7 @@ impl Row {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
     let (gpu, mover) = (server.gpu(&installation)?, Mover::new(&installation, &server)?);
     if arguments.quick {
         println!("a 64th of the memory that is named, without limits");
@@ -130,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         rows.extend(moved(program, &mover, case)?);
     }
     let with =
-        training::With { installation: &installation, server: &server, mover: &mover, python: &arguments.python };
+        training::With { installation: &installation, server: &server, mover: &mover, equipment: &arguments.equipment };
     let trained = if is_wanted(What::Training) { with.train(arguments.way, arguments.quick)? } else { Vec::new() };
     if let Some(out) = &arguments.out {
         let mut record = machine::heading(&gpu.name);

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::bars::Way;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::machine;
 use crate::server::Server;
 use finding::Finding;
@@ -34,12 +34,8 @@ pub struct Arguments {
     /// Write shares.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The Python that has PyTorch; `training` is left out where it has not
-    #[arg(long, default_value = "python3")]
-    python: String,
-    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
+    #[command(flatten)]
+    equipment: Equipment,
 }
 
 /// Measures every group that was asked for.
@@ -49,12 +45,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let tenants = Tenants::new(&installation, &server, arguments.way, arguments.quick, gpu.kind == "cpu")?;
     let mut findings: Vec<Finding> = Vec::new();
     for group in cases::chosen(&arguments.only)? {
-        for finding in group.measure(&tenants, &arguments.python)? {
+        for finding in group.measure(&tenants, &arguments.equipment)? {
             let finding = if arguments.quick { finding.without_limits() } else { finding };
             println!("{}", finding.line());
             findings.push(finding);

@@ -21,7 +21,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 
 use crate::bars::Way;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::server::Server;
 use compare::{Agreed, Agreement, Row};
 use findings::Findings;
@@ -51,12 +51,8 @@ pub struct Arguments {
     /// Write results.json, table.txt, ratios.svg (after each round) and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The Python that has the frameworks
-    #[arg(long, default_value = "python3")]
-    python: String,
-    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
+    #[command(flatten)]
+    equipment: Equipment,
 }
 
 /// Reads a way of floe.
@@ -75,13 +71,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
-    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let bench = Bench {
         installation: &installation,
         server: &server,
         cpu_device: gpu.kind == "cpu",
-        python: &arguments.python,
+        python: &arguments.equipment.python,
         quick: arguments.quick,
         rotate: !arguments.no_rotate,
         logs: &logs,

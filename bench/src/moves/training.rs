@@ -2,14 +2,13 @@
 //! a training that nobody moved, bit for bit.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::bars::Way;
-use crate::installation::Installation;
+use crate::installation::{Equipment, Installation};
 use crate::moving::{Made, Mover};
 use crate::program::asked::Asked;
 use crate::server::Server;
@@ -30,7 +29,7 @@ pub(super) struct With<'a> {
     pub(super) installation: &'a Installation,
     pub(super) server: &'a Server,
     pub(super) mover: &'a Mover<'a>,
-    pub(super) python: &'a str,
+    pub(super) equipment: &'a Equipment,
 }
 
 /// One move of a training, in milliseconds.
@@ -99,10 +98,7 @@ impl With<'_> {
     /// # Errors
     /// When a training fails, or a move does.
     pub(super) fn train(&self, way: Way, quick: bool) -> Result<Vec<Trained>> {
-        let mut torch = Command::new(self.python);
-        torch.args(["-c", "import torch, torchvision"]).stdout(Stdio::null()).stderr(Stdio::null());
-        if !torch.status().is_ok_and(|status| status.success()) {
-            println!("training: {} has no PyTorch and torchvision", self.python);
+        if !self.equipment.can_train() {
             return Ok(Vec::new());
         }
         let mut trained = Vec::new();
@@ -117,7 +113,7 @@ impl With<'_> {
     fn words(&self, model: &str, steps: Option<usize>) -> Result<Vec<PathBuf>> {
         let program = self.installation.bench_program("endless_training.py")?;
         let steps = steps.map(|steps| steps.to_string().into());
-        Ok([self.python.into(), program, model.into()].into_iter().chain(steps).collect())
+        Ok([(&self.equipment.python).into(), program, model.into()].into_iter().chain(steps).collect())
     }
 
     /// Trains a model and moves it meanwhile; its losses come, too.

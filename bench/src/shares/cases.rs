@@ -1,11 +1,10 @@
 //! What is measured about shares, group by group. In: programs that can be started. Out: findings with their limits.
 
-use std::process::{Command, Stdio};
-
 use anyhow::{Result, ensure};
 
 use super::finding::Finding;
 use super::tenants::{Kind, Tenants, ended};
+use crate::installation::Equipment;
 use crate::program::asked::{Asked, Done};
 
 /// A tenant with terms that say nothing about how much: it takes turns.
@@ -50,7 +49,7 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Group>> {
 impl Group {
     /// # Errors
     /// When a program fails, or its sum is wrong.
-    pub(super) fn measure(self, tenants: &Tenants<'_>, python: &str) -> Result<Vec<Finding>> {
+    pub(super) fn measure(self, tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>> {
         match self {
             Self::Even => even(tenants),
             Self::Weights => weights(tenants),
@@ -58,7 +57,7 @@ impl Group {
             Self::Alone => alone(tenants),
             Self::Latency => latency(tenants),
             Self::Cost => cost(tenants),
-            Self::Training => training(tenants, python),
+            Self::Training => training(tenants, equipment),
         }
     }
 }
@@ -197,14 +196,11 @@ fn cost(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
     ])
 }
 
-fn training(tenants: &Tenants<'_>, python: &str) -> Result<Vec<Finding>> {
-    let mut torch = Command::new(python);
-    torch.args(["-c", "import torch, torchvision"]).stdout(Stdio::null()).stderr(Stdio::null());
-    if !torch.status().is_ok_and(|status| status.success()) {
-        println!("training: {python} has no PyTorch and torchvision");
+fn training(tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>> {
+    if !equipment.can_train() {
         return Ok(Vec::new());
     }
-    let words = [python.into(), tenants.program("endless_training.py")?, "resnet18".into()];
+    let words = [(&equipment.python).into(), tenants.program("endless_training.py")?, "resnet18".into()];
     let mut program = Asked::start(tenants.command(&[], &words))?;
     let [alone, beside, turns] = by_turns(tenants, &mut program, 4.0)?;
     program.end()?;
