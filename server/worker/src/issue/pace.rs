@@ -33,7 +33,7 @@ impl<D: Device> Issuer<D> {
     #[cold]
     fn mark_pace(&mut self) {
         self.pace.commands += 1;
-        self.shared.turn.carries_out();
+        self.shared.turn.is_busy();
         if self.pace.commands < self.pace.each {
             return;
         }
@@ -44,11 +44,10 @@ impl<D: Device> Issuer<D> {
         let holds = self.shared.queue.has_held_streams();
         let patience = if holds { SHORT_PATIENCE } else { PATIENCE };
         let (began, is_done) = (Instant::now(), || before.iter().all(|mark| mark.outcome().is_some()));
-        self.shared.turn.waits_for_marks(true);
         while !is_done() && began.elapsed() < patience && !self.shared.queue.is_interrupted() {
+            self.shared.turn.is_busy();
             std::thread::sleep(LOOK);
         }
-        self.shared.turn.waits_for_marks(false);
         if self.shared.queue.is_interrupted() && !is_done() {
             // An errand, or the end of the turn. It waits on behind the next command.
             (self.pace.marks, self.pace.commands) = (before, self.pace.each);
@@ -69,7 +68,8 @@ impl<D: Device> Issuer<D> {
             if shared.queue.has_errands() {
                 return true;
             }
-            // Its waits in a turn are short beside the 50 us by which the system may lengthen each. Where that cannot be said, they are longer.
+            // The system may lengthen each pause by 50 us, and those in a turn are shorter. Where it does not hear this, they
+            // are longer.
             let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
             shared.turn.has_stopped_with(self.record_everything().unwrap_or_default());
             shared.turn.say(TurnEvent::Stopped(state / COUNT));

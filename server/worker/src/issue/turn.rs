@@ -2,7 +2,7 @@
 //! In: words of the thread that keeps turns (`life::turns`) and of the issuer. Out: the same to the other one.
 //! It waits for nobody.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use floe_device::Device;
 use crate::complete::events::CompletionEvent;
 use crate::daemon::turn_notices::TurnEvent;
 
-/// Submit as ever; keep little in flight; stop; keep still less in flight. What is above these bits counts stops: an issuer that has not woken since the
-/// last one answers each.
+/// Submit as ever; keep little in flight; stop; keep still less in flight. What is above these bits counts stops: an issuer that
+/// has not woken since the last one answers each.
 const FREE: u64 = 0;
 const PACED: u64 = 1;
 pub(crate) const STOPPED: u64 = 2;
@@ -46,10 +46,8 @@ pub(crate) struct Turn<D: Device> {
     in_flight: Mutex<Vec<Arc<CompletionEvent<D>>>>,
     /// How long that took in the last turn, in microseconds.
     drained: AtomicU32,
-    /// The issuer waits for what it has submitted, with a command at hand.
-    waits: AtomicBool,
-    /// Commands that it has carried out while others waited.
-    carried_out: AtomicU64,
+    /// Signs of life that the issuer has given while others waited.
+    busy: AtomicU64,
 }
 
 impl<D: Device> Default for Turn<D> {
@@ -59,8 +57,7 @@ impl<D: Device> Default for Turn<D> {
             events: Mutex::default(),
             in_flight: Mutex::default(),
             drained: AtomicU32::new(0),
-            waits: AtomicBool::new(false),
-            carried_out: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
         }
     }
 }
@@ -110,25 +107,15 @@ impl<D: Device> Turn<D> {
         if self.state() % COUNT == BRIEF { LEAST } else { LITTLE }
     }
 
-    /// The issuer has carried out a command while others wait.
-    pub(crate) fn carries_out(&self) {
+    /// While others wait, the issuer has carried out a command, or waits before it takes the next.
+    pub(crate) fn is_busy(&self) {
         // One thread counts.
-        self.carried_out.store(self.carried_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The number of commands that it has carried out so.
-    pub(crate) fn carried_out(&self) -> u64 {
-        self.carried_out.load(Ordering::Relaxed)
-    }
-
-    /// The issuer waits for what it has submitted, or no longer.
-    pub(crate) fn waits_for_marks(&self, is: bool) {
-        self.waits.store(is, Ordering::Relaxed);
-    }
-
-    /// Whether the issuer has just carried out a command, and waits before it takes the next.
-    pub(crate) fn is_waiting_for_marks(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
+    /// A number that changes while the issuer is busy.
+    pub(crate) fn busy(&self) -> u64 {
+        self.busy.load(Ordering::Relaxed)
     }
 
     /// What was in flight when the issuer stopped took so long.

@@ -42,7 +42,7 @@ struct Quiet<D: Device> {
 enum Doing<D: Device> {
     /// It submits as ever.
     Free,
-    /// It submits. The last commands seen, that came and that were carried out, and since when.
+    /// It submits. What was seen of its commands last, and since when.
     Goes { others_wait: bool, seen: ([u64; 2], Instant), quiet: Option<Quiet<D>> },
     /// It was told to stop, and is waited for.
     Stops { since: Instant, has_stopped: bool, wants: bool, holds: bool },
@@ -73,7 +73,8 @@ impl<D: Device> Turns<D> {
 
     /// Keeps turns until the session is over.
     pub(crate) fn run(&mut self) {
-        // Its looks are short beside the 50 us by which the system may lengthen each pause. Where that cannot be said, they are longer.
+        // The system may lengthen each pause by 50 us, which is as much as one between two looks. Where it does not hear this,
+        // they are longer.
         let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
         while !self.errands.is_over() {
             let event = match self.pause() {
@@ -181,9 +182,9 @@ impl<D: Device> Turns<D> {
         since.elapsed() > HELD && self.shared.queue.has_held_streams()
     }
 
-    /// The numbers of commands that have come, and that were carried out while others waited.
+    /// Numbers that change when commands come, and while they are carried out and others wait.
     fn commands(&self) -> [u64; 2] {
-        [self.shared.client.command(), self.shared.turn.carried_out()]
+        [self.shared.client.command(), self.shared.turn.busy()]
     }
 
     /// A session without work gives its turn back.
@@ -192,7 +193,7 @@ impl<D: Device> Turns<D> {
         let Doing::Goes { others_wait, seen, quiet } = &mut self.doing else { return };
         let period = if *others_wait { self.quiet } else { QUIET_ALONE };
         // An errand would have the issuer put aside what it is about to do, or leave its wait.
-        if seen.0 != commands || self.shared.turn.is_waiting_for_marks() {
+        if seen.0 != commands {
             (*seen, *quiet) = ((commands, Instant::now()), None);
             return;
         }
