@@ -10,7 +10,7 @@ use floe_abi::{CudaError, CudaResult, MemHandle};
 use floe_device::{Device, HASH_UNIT, HashKey, UnitHash};
 use floe_wire::DevicePtr;
 
-use crate::life::moving::differing::together;
+use crate::life::moving::differing::{joined, together};
 
 /// Where a worker stages blocks of the session that leaves: its own, or imported ones.
 pub(crate) const SOURCE: u64 = 0x5000_0000_0000;
@@ -148,14 +148,7 @@ impl<D: Device> Staging<D> {
 
     /// Neighbouring blocks together: offset and bytes.
     fn runs(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for (offset, staged) in &self.staged {
-            match runs.last_mut() {
-                Some((start, bytes)) if *start + *bytes == *offset => *bytes += staged.bytes,
-                _ => runs.push((*offset, staged.bytes)),
-            }
-        }
-        runs
+        joined(self.staged.iter().map(|(offset, staged)| (*offset, staged.bytes)))
     }
 }
 
