@@ -25,7 +25,8 @@ pub enum Word {
     Go {
         /// Whether others wait.
         others_wait: bool,
-        /// Whether to keep still less in flight, as this turn may end at any time.
+        /// Whether to keep still less in flight, as this turn may end at any time. An older daemon does not say.
+        #[serde(default)]
         brief: bool,
     },
     /// Submit nothing more. The answer is [`TurnSaid::Rests`].
