@@ -1,4 +1,5 @@
-//! What a peer shows of who it is: a token, a certificate, a descriptor. Proof that a process of this machine holds its end of a Unix socket itself, and does not forward bytes for another.
+//! What a peer shows of who it is: a token, a certificate, a descriptor. Proof that a process of this machine holds its end of a
+//! Unix socket itself, and does not forward bytes for another.
 //! In: a first message to send, or the descriptor that came with one. Out: the message with a descriptor of the
 //! sender's process, or whether the kernel names that process as the peer.
 //! A byte proxy (socat, a hypervisor's vsock proxy) cannot forward a descriptor, and one of its own names another

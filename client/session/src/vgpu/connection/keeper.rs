@@ -300,10 +300,10 @@ impl Keeper {
     fn failed(&self, shared: &Shared, error: &ConnectError) {
         if error.is_final() {
             lock(&self.outage).take();
-            shared.await_own_words();
             if let Some(reason) = error.end() {
                 return shared.ended(CudaError::DEVICE_UNAVAILABLE, reason);
             }
+            shared.await_own_words();
             let reason =
                 format!("it broke, and {error}\n  the session has ended there: the log of the server says why");
             return shared.lose(CudaError::DEVICE_UNAVAILABLE, &reason);

@@ -10,8 +10,9 @@ use floe_transport::LinkError;
 use super::Shared;
 use crate::log::log;
 
-/// The time that the last words of a session may take to their reader.
-const OWN_WORDS: Duration = Duration::from_millis(100);
+/// The time that the last words of a session may take to their reader. It finds the end of the connection behind them, so this is
+/// waited for only where nothing has the reader run.
+const OWN_WORDS: Duration = Duration::from_secs(2);
 /// The interval at which a thread looks whether they are read.
 const LOOK: Duration = Duration::from_millis(1);
 
