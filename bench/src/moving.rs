@@ -92,7 +92,8 @@ impl<'a> Mover<'a> {
         self.gpus
     }
 
-    /// For each session, in the order in which they came: milliseconds for which it had its GPU while turns were taken, and of how many.
+    /// For each session, in the order in which they came: milliseconds for which it had its GPU while turns were taken, and of
+    /// how many.
     ///
     /// # Errors
     /// When the server does not say.

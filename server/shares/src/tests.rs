@@ -316,8 +316,9 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// Whatever workers say in whatever order: one unit has its turn and one may go beside it, promises stay within the whole, orders go to those who are
-    /// there, time is not charged twice, and somebody who wants and whom nobody keeps waiting has a turn.
+    /// Whatever workers say in whatever order: one unit has its turn and one may go beside it, promises stay within the whole,
+    /// orders go to those who are there, time is not charged twice, and somebody who wants and whom nobody keeps waiting has a
+    /// turn.
     #[test]
     fn no_row_of_events_breaks_what_holds(events in prop::collection::vec(event(), 1..120)) {
         let (mut scheduler, mut now) = (Scheduler::<u8>::default(), Duration::ZERO);

@@ -1,6 +1,7 @@
 //! Whether a client whose connections broke is waited for, and whether the session goes on at all.
-//! In: the daemon's word that it is to end; how the connections of a session are that outlives them, and its client's process where that is of this machine. Out: why
-//! the session is over, when nobody has made them again in time, or nobody is left who could.
+//! In: the daemon's word that it is to end; how the connections of a session are that outlives them, and its client's process
+//! where that is of this machine. Out: why the session is over, when nobody has made them again in time, or nobody is left who
+//! could.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
