@@ -20,11 +20,13 @@ const HELD: [&str; 2] = ["threads", "streamMemory"];
 /// and whether work is not over, which a move waits for.
 const LOOKING: [&str; 3] = ["memoryPools", "growingMemory", "callbacks"];
 /// What `floe migrate` may say of a session that it does not move: it is over, or works, or its kernels know handles.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 14] = [
     // Pages that the program registered lie where the other worker has something of its own.
     "pages of shared memory at",
     STAYS,
     HANDLES,
+    // It took a GiB and more while it was being suspended.
+    "it has grown meanwhile",
     "the session ended meanwhile",
     "the session is over",
     // Its worker ended with it, and the one that it was to move to noticed first.

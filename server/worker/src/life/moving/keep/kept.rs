@@ -79,6 +79,11 @@ impl Kept {
         small.map(|bytes| bytes as u64).sum::<u64>() + self.blocks.values().map(|block| block.lent.bytes).sum::<u64>()
     }
 
+    /// The program has taken so much memory since its session was described that it does not fit.
+    fn has_grown(&self) -> Refused {
+        format!("it has grown meanwhile, to more than the {} bytes that were kept for it; try again", self.room)
+    }
+
     /// Does a step other than bytes of blocks, which are received in their [`place`](Self::place). `file` takes a descriptor of the source's.
     pub(super) fn step(
         &mut self,
@@ -139,7 +144,7 @@ impl Kept {
             }
         };
         if self.bytes() > self.room {
-            return Err(format!("it takes more host memory than is left for it: {} bytes", self.room));
+            return Err(self.has_grown());
         }
         Ok(answer)
     }
@@ -168,7 +173,7 @@ impl Kept {
         }
         let sizes = list.iter().try_fold(0_u64, |sum, block| sum.checked_add(block.bytes));
         if sizes.is_none_or(|bytes| bytes > self.room) {
-            return Err(format!("its memory is more than is left for it: {} bytes", self.room));
+            return Err(self.has_grown());
         }
         if list.iter().any(|block| block.bytes == 0 || !block.bytes.is_multiple_of(HASH_UNIT)) {
             return Err("a block of no whole units".into());
