@@ -58,10 +58,27 @@ impl ClientFlags {
         Self(others.chain([(DEVICES, devices)]).collect())
     }
 
+    /// Has the trace's file be found from every folder, and makes room for it: that of an earlier run goes. The processes of
+    /// this run leave each other's alone.
+    fn clear_trace(&mut self) -> Result<()> {
+        let Some((_, text)) = self.0.iter_mut().find(|(name, _)| *name == TRACE) else { return Ok(()) };
+        let path = std::path::absolute(&text).with_context(|| format!("no place for a trace: {text}"))?;
+        *text = path.to_str().context("a path that is no text")?.to_owned();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("the trace of an earlier run cannot be removed: {text}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn settings(&self) -> Result<Settings> {
         Ok(Settings::with_flags(&self.0, &ProcessSource)?)
     }
 }
+
+/// The setting that `--trace` sets.
+const TRACE: &str = "trace_file";
 
 /// The setting that `--on` sets.
 const DEVICES: &str = "devices";
@@ -81,7 +98,8 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     let mut command = Command::new(name);
     command.args(rest);
     command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
-    let flags = flags(arguments, installation)?;
+    let mut flags = flags(arguments, installation)?;
+    flags.clear_trace()?;
     let libraries = preloaded(&flags.settings()?, installation)?;
     if let Some(list) = libraries.join(OsStr::new(" ")).to_str().filter(|list| !list.is_empty()) {
         command.env("LD_PRELOAD", listed("LD_PRELOAD", Path::new(list), " "));

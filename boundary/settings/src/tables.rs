@@ -56,6 +56,8 @@ table! {
         "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded if vGPUs are on several servers.";
     own_cupti: Switch, "FLOE_OWN_CUPTI", KeyAndFlag("own-cupti"), "", default "no",
         "Leave the program its own CUPTI, which sees no GPU of floe's. Otherwise profilers get floe's, which does.";
+    trace_file: FilePath, "FLOE_TRACE_FILE", KeyAndFlag("trace"), "FILE", unset "no trace",
+        "File for a trace of the program's calls, waits, copies and kernels, which Perfetto shows. A second process of the program gets its number in the name.";
     log: Level, "FLOE_LOG", Key, "LEVEL", unset "errors at once, warnings when the program fails",
         "What is written to stderr as it happens: error, warn, info or debug.";
     trace: Trace, "FLOE_TRACE", Variable, "CALLS", unset "none",

@@ -12,6 +12,7 @@ use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
 use crate::activities::Activities;
+use crate::activities::tracing::{self, Tracing};
 use crate::calls::collective::Collectives;
 use crate::calls::graph::conditional::Homes;
 use crate::log::{self, log};
@@ -55,7 +56,7 @@ pub struct Client {
     /// Communicators of NCCL.
     pub(crate) collectives: Collectives,
     /// What a profiler wants to know.
-    pub(crate) activities: Activities,
+    pub(crate) activities: Arc<Activities>,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -69,6 +70,8 @@ struct Ready {
     copiers: Arc<Copiers>,
     /// The process that connected; a forked child must leave its links alone.
     process: u32,
+    /// Where it is traced.
+    tracing: Option<Tracing>,
 }
 
 impl Client {
@@ -90,7 +93,7 @@ impl Client {
             homes: Homes::default(),
             peer_access: Mutex::default(),
             collectives: Collectives::default(),
-            activities: Activities::default(),
+            activities: Arc::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),
@@ -134,12 +137,15 @@ impl Client {
             );
             return Err(CudaError::NO_DEVICE);
         }
+        let asked = tracing::begin(&self.activities, settings.trace_file.as_deref())?;
         let devices = self.attach_all(&settings)?;
         if devices.is_empty() {
             return Err(CudaError::NO_DEVICE);
         }
         let copiers = Copiers::new(settings.copy_threads);
-        let ready = Ready { settings, devices, copiers, process: std::process::id() };
+        let vgpus = devices.iter().map(|device| Arc::clone(&device.vgpu)).collect();
+        let tracing = Tracing::start(&self.activities, vgpus, &self.statistics, asked);
+        let ready = Ready { settings, devices, copiers, process: std::process::id(), tracing };
         // Only one thread gets here, and it found nothing set.
         let _ = self.state.set(ready);
         self.record_from_start();
@@ -283,6 +289,9 @@ impl Client {
         };
         if ready.process != std::process::id() || self.ended.swap(true, Ordering::AcqRel) {
             return;
+        }
+        if let Some(tracing) = &ready.tracing {
+            tracing.end();
         }
         for device in &ready.devices {
             device.vgpu.connection.close();

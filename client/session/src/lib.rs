@@ -15,6 +15,7 @@ mod objects;
 #[path = "../tests/scripted/server.rs"]
 mod scripted;
 pub mod settings;
+mod trace;
 mod vgpu;
 
 pub use activities::caller::Caller;

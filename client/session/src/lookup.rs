@@ -233,7 +233,7 @@ impl Client {
         self.vgpus().any(|vgpu| vgpu.mirrors.touches(at.0, bytes))
     }
 
-    fn vgpus(&self) -> impl Iterator<Item = &Arc<Vgpu>> {
+    pub(crate) fn vgpus(&self) -> impl Iterator<Item = &Arc<Vgpu>> {
         self.devices().unwrap_or_default().iter().map(|device| &device.vgpu)
     }
 }

@@ -68,6 +68,8 @@ pub struct Settings {
     pub nccl: Nccl,
     /// Whether the program keeps its own CUPTI.
     pub own_cupti: bool,
+    /// The file of the program's trace.
+    pub trace_file: Option<PathBuf>,
     /// The weight of its vGPUs among the user's; 0: they take turns with the user's others.
     pub weight: u32,
     /// The priority class of its vGPUs.
@@ -123,6 +125,7 @@ impl Settings {
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
             own_cupti: values.own_cupti,
+            trace_file: values.trace_file.clone(),
             weight: values.weight.unwrap_or_default(),
             class: values.class,
             time: values.time.unwrap_or_default(),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use floe_cupti::kind;
 use floe_cupti::table::Row;
@@ -103,15 +103,13 @@ impl Rows {
     }
 
     /// Gives all rows of a device, in this process's time.
-    pub(super) fn give(&self, device: u32, clock: &ServerClock, give: &mut dyn FnMut(&Row)) {
+    pub(super) fn give(&self, device: u32, clock: &ServerClock, give: &mut dyn FnMut(&Row, Option<&CStr>)) {
         for Taken { row, name } in &self.rows {
             let mut given = row.on_device(device, clock);
-            if let Some(name) = name.and_then(|index| self.names.get(index)) {
-                given.name = name.as_ptr();
-            } else if given.kind == kind::CONCURRENT_KERNEL {
-                given.name = c"(unknown)".as_ptr();
-            }
-            give(&given);
+            let known = name.and_then(|index| self.names.get(index)).map(CString::as_c_str);
+            let name = known.or((given.kind == kind::CONCURRENT_KERNEL).then_some(c"(unknown)"));
+            given.name = name.map_or(std::ptr::null(), CStr::as_ptr);
+            give(&given, name);
         }
     }
 }
@@ -160,7 +158,7 @@ mod tests {
     fn given(rows: &Rows) -> Vec<(u32, u32, u64, u64, u64)> {
         let mut all = Vec::new();
         let clock = ServerClock::new(Pair { from: 0, to: 0 });
-        rows.give(3, &clock, &mut |row| all.push((row.kind, row.correlation, row.begin, row.end, row.bytes)));
+        rows.give(3, &clock, &mut |row, _| all.push((row.kind, row.correlation, row.begin, row.end, row.bytes)));
         all
     }
 
@@ -201,6 +199,8 @@ mod tests {
         rows.add(&TakeActivitiesReply { activities, names: vec!["a\0b"], ..TakeActivitiesReply::default() }, |_| 0);
         assert_eq!((given(&rows).len(), rows.lost), (2, 2));
         let clock = ServerClock::new(Pair::default());
-        rows.give(0, &clock, &mut |row| assert!(!row.name.is_null(), "a kernel without a name has one all the same"));
+        rows.give(0, &clock, &mut |row, _| {
+            assert!(!row.name.is_null(), "a kernel without a name has one all the same")
+        });
     }
 }

@@ -286,9 +286,10 @@ impl Connection {
 
     /// Waits for the answer and remembers what it says of earlier failures.
     pub(crate) fn answer(&self, ticket: &Ticket) -> CudaResult<Answer> {
-        tally::waited();
         let waiter = &ticket.waiter;
+        let waits = tally::wait();
         self.shared.incoming.wait(&self.shared, waiter, &|| waiter.is_filled());
+        drop(waits);
         let answer = waiter.take().unwrap_or_else(|| Err(self.shared.errors.lost()))?;
         if let Some(earlier) = CudaError::from_code(answer.earlier) {
             self.shared.errors.note(earlier);
@@ -391,7 +392,7 @@ impl Connection {
     /// Waits until no copy to the host writes any of these bytes any more.
     pub(crate) fn wait_for_writes(&self, start: u64, bytes: u64) {
         if self.writes_into(start, bytes) {
-            tally::waited();
+            let _waits = tally::wait();
             self.wait_until(|| !self.shared.pending.writes_into(start, bytes));
         }
     }

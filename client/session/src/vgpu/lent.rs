@@ -50,7 +50,7 @@ impl LentRanges {
             |(from, length): &(u64, u64)| *from < start.saturating_add(bytes) && start < from.saturating_add(*length);
         let mut ranges = lock(&self.ranges);
         while ranges.iter().any(overlaps) {
-            tally::waited();
+            let _waits = tally::wait();
             ranges = floe_lock::wait(&self.back, ranges);
         }
     }

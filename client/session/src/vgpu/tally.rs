@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use crate::activities::clock;
+use crate::trace;
 use crate::vgpu::statistics::{Class, Statistics};
 
 #[derive(Clone, Copy)]
@@ -41,9 +43,28 @@ pub(crate) fn called() {
     change(|mark| mark.called = true);
 }
 
-/// The present call waited for an answer.
-pub(crate) fn waited() {
-    change(|mark| mark.waited = true);
+/// The present call waits for an answer as long as this lives. Where calls have numbers, the trace is told from when to when.
+#[must_use]
+pub(crate) struct Wait {
+    begin: Option<u64>,
+}
+
+/// The present call waits.
+pub(crate) fn wait() -> Wait {
+    let mut begin = None;
+    change(|mark| {
+        mark.waited = true;
+        begin = (mark.number != 0).then(clock::now);
+    });
+    Wait { begin }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(begin) = self.begin {
+            trace::waited(begin, clock::now());
+        }
+    }
 }
 
 /// The present call has this number for a profiler.
@@ -101,11 +122,11 @@ mod tests {
         posted();
         begin();
         called();
-        waited();
+        drop(wait());
         end(&statistics);
         assert_eq!(statistics.snapshot().made, [0, 0, 0]);
         end(&statistics);
-        waited();
+        drop(wait());
         begin();
         end(&statistics);
         let snapshot = statistics.snapshot();

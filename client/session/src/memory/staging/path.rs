@@ -72,7 +72,7 @@ impl SlotPath {
             if waited < SOON {
                 std::hint::spin_loop();
             } else {
-                tally::waited();
+                let _waits = tally::wait();
                 std::thread::sleep(PAUSE);
             }
             // The server's answers free slots.
