@@ -42,14 +42,9 @@ pub(crate) fn fractions<U: Ord + Copy>(active: &[Active<U>]) -> Vec<u64> {
     active.iter().map(of).collect()
 }
 
-/// GPU time as virtual time of a unit that is due this fraction.
-pub(crate) fn scaled(time: Duration, fraction: u64) -> u128 {
-    time.as_nanos() * u128::from(MILLION) / u128::from(fraction.max(1))
-}
-
-/// Virtual times are far below 2^127 ns.
-pub(crate) fn signed(time: u128) -> i128 {
-    i128::try_from(time).unwrap_or(i128::MAX)
+/// GPU time as virtual time of a unit that is due this fraction. Virtual times are far below 2^127 ns.
+pub(crate) fn scaled(time: Duration, fraction: u64) -> i128 {
+    i128::try_from(time.as_nanos() * u128::from(MILLION) / u128::from(fraction.max(1))).unwrap_or(i128::MAX)
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@ mod seat;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::fractions::{MILLION, scaled, signed};
+use crate::fractions::{MILLION, scaled};
 use crate::terms::{Class, Member, NoShare, WHOLE};
+use account::{Account, Key};
 pub(crate) use seat::OVERRUN;
+#[cfg(test)]
+pub(crate) use seat::RETURNS;
 pub use seat::Usage;
-use seat::{Due, Kind, Phase, Seat, Unit};
+use seat::{Due, Phase, Seat, Unit};
 
 /// A turn, while others wait: long beside the 100 µs of a switch, short beside what people notice.
 pub(crate) const SLICE: Duration = Duration::from_millis(10);
@@ -58,12 +61,10 @@ pub struct Totals {
 #[derive(Clone, Debug)]
 pub struct Scheduler<U: Ord + Copy> {
     seats: BTreeMap<u64, Seat<U>>,
-    /// GPU time of each unit, divided by its fraction: ns × million.
-    virtual_times: BTreeMap<Unit<U>, u128>,
-    /// The same of each user: by all its units without a share together, and by its sessions with one that have left.
-    users: BTreeMap<(U, Kind), u128>,
-    /// Nobody starts below this.
-    floor: u128,
+    /// What units and users had.
+    accounts: BTreeMap<Key<U>, Account>,
+    /// The average virtual time of units with work, where new ones begin.
+    level: i128,
     /// The unit whose turn it is, and since when.
     turn: Option<(Unit<U>, Duration)>,
     /// The unit that has woken up and goes beside it.
@@ -79,9 +80,8 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
     fn default() -> Self {
         Self {
             seats: BTreeMap::new(),
-            virtual_times: BTreeMap::new(),
-            users: BTreeMap::new(),
-            floor: 0,
+            accounts: BTreeMap::new(),
+            level: 0,
             turn: None,
             beside: None,
             is_scheduled: false,
@@ -120,20 +120,21 @@ impl<U: Ord + Copy> Scheduler<U> {
             return Err(NoShare { asked, free });
         }
         self.charge(now);
-        let seat = Seat { member, phase: Phase::Free, order: 0, stopped: None, usage: Usage::default() };
+        let seat = Seat { member, phase: Phase::Free, order: 0, left: None, usage: Usage::default() };
         let unit = seat.unit(number);
         self.seats.insert(number, seat);
-        if matches!(unit, Unit::Session(_)) {
-            // What it had in another place, and what others of its user with a share had who have left.
-            let before = unit_beside.and_then(|unit| self.virtual_times.get(&unit)).copied();
-            let departed = if asked == 0 { None } else { self.users.get(&(member.user, Kind::Shares)).copied() };
-            if let Some(time) = before.max(departed) {
-                self.virtual_times.insert(unit, time);
-            }
+        if let (Unit::Session(_), Some(from)) = (unit, unit_beside) {
+            self.inherit(unit, from, now);
         }
+        self.begin_account(unit, &member, now);
+        // It is about to begin: nobody waits for its answer.
+        let resting = Phase::Resting { wants: false };
         if self.is_scheduled {
-            // It is about to begin: nobody waits for its answer.
-            self.order(number, Order::Stop, Phase::Resting { wants: false });
+            self.order(number, Order::Stop, resting);
+        } else if self.needs_turns()
+            && let Some(seat) = self.seats.get_mut(&number)
+        {
+            seat.phase = resting;
         }
         self.decide(now);
         Ok(())
@@ -142,20 +143,10 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// A session is over.
     pub fn leave(&mut self, number: u64, now: Duration) {
         self.charge(now);
-        if let Some(seat) = self.seats.remove(&number) {
-            let unit = seat.unit(number);
-            let is_left = |(number, seat): (&u64, &Seat<U>)| seat.unit(*number) == unit;
-            // A user that is ahead stays so if it comes back.
-            if matches!(unit, Unit::Session(_)) && !self.seats.iter().any(is_left) {
-                let time = self.virtual_times.remove(&unit).unwrap_or(0);
-                if seat.member.terms.share != 0 {
-                    let departed = self.users.entry((seat.member.user, Kind::Shares)).or_default();
-                    *departed = time.max(*departed);
-                }
-            }
-        }
+        self.seats.remove(&number);
         self.orders.retain(|(to, ..)| *to != number);
-        self.forget();
+        self.settle(now);
+        self.forget(now);
         self.decide(now);
     }
 
@@ -163,7 +154,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     pub fn wants(&mut self, number: u64, order: u64, now: Duration) {
         self.report(number, order, now, |phase| match phase {
             Phase::Resting { .. } => Phase::Resting { wants: true },
-            Phase::Stopping { since, .. } => Phase::Stopping { since, wants: true },
+            Phase::Stopping { until, .. } => Phase::Stopping { until, wants: true },
             Phase::Holding { .. } => Phase::Holding { wants: true },
             other => other,
         });
@@ -193,17 +184,15 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.charge(now);
         let Some(seat) = self.seats.get(&number).filter(|seat| seat.order == order) else { return };
         let (unit, was_active) = (seat.unit(number), self.is_active(seat.unit(number)));
-        let rest = seat.rest();
-        let was_rest_active = rest.is_some_and(|user| self.is_rest_active(user));
         let phase = change(seat.phase);
         if let Some(seat) = self.seats.get_mut(&number) {
-            if matches!((seat.phase, phase), (Phase::Stopping { .. }, Phase::Resting { .. })) {
-                seat.stopped = Some(now);
+            if seat.is_busy() && matches!(phase, Phase::Resting { .. }) {
+                seat.left = Some(now);
             }
             seat.phase = phase;
         }
+        self.settle(now);
         if !was_active && self.is_active(unit) {
-            self.wakes(unit, !was_rest_active);
             self.go_beside(unit, now);
         }
         self.decide(now);
@@ -235,7 +224,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             return beside.into_iter().chain(returns).min();
         }
         let stopping = self.seats.values().filter_map(|seat| match seat.phase {
-            Phase::Stopping { since, .. } if now < since + OVERRUN => Some(since + OVERRUN),
+            Phase::Stopping { until, .. } if now < until => Some(until),
             _ => None,
         });
         let slice = self.turn.map(|(_, since)| if now < since + LEAST { since + LEAST } else { since + SLICE });
@@ -274,18 +263,12 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
         self.is_scheduled = needed;
         (self.turn, self.beside) = (None, None);
-        if needed {
-            self.users.values_mut().for_each(|time| *time = self.floor.max(*time));
-        }
         let numbers: Vec<u64> = self.seats.keys().copied().collect();
         for number in numbers {
             if needed {
-                let unit = self.seats.get(&number).map(|seat| seat.unit(number));
-                let floor = self.floor;
-                unit.map(|unit| {
-                    self.virtual_times.entry(unit).and_modify(|time| *time = floor.max(*time)).or_insert(floor)
-                });
-                self.order(number, Order::Stop, Phase::Stopping { since: now, wants: false });
+                let is_new = self.seats.get(&number).is_some_and(|seat| seat.phase != Phase::Free);
+                let stopping = Phase::Stopping { until: now + OVERRUN, wants: false };
+                self.order(number, Order::Stop, if is_new { Phase::Resting { wants: false } } else { stopping });
             } else {
                 self.order(number, Order::Free, Phase::Free);
             }
@@ -297,20 +280,31 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     /// The unit that is next among those that want a turn and have none.
-    fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>) -> Option<Unit<U>> {
+    fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>, now: Duration) -> Option<Unit<U>> {
         let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
-        let waiting = waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()));
+        let waiting =
+            waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()) && !self.is_enough(**unit, now));
         waiting.copied().min_by_key(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit))
+    }
+
+    /// Whether a unit's user has enough in flight: another of its units has something that cannot be stopped, and somebody else
+    /// computes, or did a moment ago. More of it would be a further slice of the driver's.
+    fn is_enough(&self, unit: Unit<U>, now: Duration) -> bool {
+        let Some(user) = self.of(unit).next().map(|(_, seat)| seat.member.user) else { return false };
+        let (own, others): (Vec<_>, Vec<_>) = self.seats.iter().partition(|(_, seat)| seat.member.user == user);
+        own.iter().any(|(number, seat)| seat.overruns(now) && seat.unit(**number) != unit)
+            && others.iter().any(|(_, seat)| seat.is_company(now) || seat.wants())
     }
 
     fn decide(&mut self, now: Duration) {
         self.begin_or_end(now);
+        self.settle(now);
         if !self.is_scheduled {
             return;
         }
         self.end_turns_without_work();
         let due = self.due();
-        let next = self.next(&due);
+        let next = self.next(&due, now);
         if let Some((holder, since)) = self.turn {
             let ran = now.saturating_sub(since);
             let beside = self.beside.filter(|(_, since)| now >= *since + BESIDE).map(|(unit, _)| unit);
@@ -318,12 +312,13 @@ impl<U: Ord + Copy> Scheduler<U> {
             if let Some(unit) = beside.filter(|unit| self.ends_turn(ran, *unit, holder, &due)) {
                 (self.turn, self.beside) = (Some((unit, now)), None);
                 self.totals.turns += 1;
+                // Nobody waits for what others go on beside.
                 self.stop(holder, now);
                 return;
             }
             if let Some(unit) = beside {
                 self.beside = None;
-                self.stop(unit, now);
+                self.stop(unit, now + OVERRUN);
             }
             if !next.is_some_and(|unit| self.ends_turn(ran, unit, holder, &due)) {
                 self.go(holder, next.is_some(), now);
@@ -332,7 +327,7 @@ impl<U: Ord + Copy> Scheduler<U> {
                 }
                 return;
             }
-            self.stop(holder, now);
+            self.stop(holder, if self.beside.is_some() { now } else { now + OVERRUN });
             // Who goes beside it has its turn now.
             self.turn = self.beside.take();
             if self.turn.is_some() {
@@ -345,13 +340,13 @@ impl<U: Ord + Copy> Scheduler<U> {
         if self.is_latency(unit) || !self.seats.values().any(|seat| seat.blocks(now)) {
             self.turn = Some((unit, now));
             self.totals.turns += 1;
-            self.go(unit, self.next(&due).is_some(), now);
+            self.go(unit, self.next(&due, now).is_some(), now);
         }
     }
 
     /// How much further the holder is than a unit.
     fn behind(&self, unit: Unit<U>, holder: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>) -> i128 {
-        let user = |unit| due.get(&unit).and_then(|due| due.rest).map(|(user, _)| user);
+        let user = |unit| due.get(&unit).map(|due| due.user);
         if user(holder).is_some() && user(holder) == user(unit) {
             self.key_within(holder, due) - self.key_within(unit, due)
         } else {
@@ -372,7 +367,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// Members of a unit that want to go do, and those that go hear whether others wait, and of a latency class.
     fn go(&mut self, unit: Unit<U>, wait: bool, now: Duration) {
         let mut others = self.seats.iter().filter(|(number, seat)| seat.unit(**number) != unit).map(|(_, seat)| seat);
-        let others_wait = wait || others.clone().any(|seat| seat.returns_until(now).is_some());
+        let others_wait = wait || others.clone().any(|seat| seat.is_company(now));
         let brief = !self.is_latency(unit) && others.any(|seat| seat.member.terms.class == Class::Latency);
         let phase = Phase::Running { others_wait, brief };
         let is_meant = |seat: &Seat<U>| match seat.phase {
@@ -385,12 +380,12 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
     }
 
-    /// Members of a unit that go stop.
-    fn stop(&mut self, unit: Unit<U>, now: Duration) {
+    /// Members of a unit that go stop, and keep others waiting until then.
+    fn stop(&mut self, unit: Unit<U>, until: Duration) {
         let runs = |seat: &Seat<U>| matches!(seat.phase, Phase::Running { .. });
         let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| runs(seat)).map(|(number, _)| number).collect();
         for number in meant {
-            self.order(number, Order::Stop, Phase::Stopping { since: now, wants: false });
+            self.order(number, Order::Stop, Phase::Stopping { until, wants: false });
         }
     }
 
@@ -413,6 +408,6 @@ impl<U: Ord + Copy> Scheduler<U> {
         let fraction = due.get(&next).map_or(MILLION, |due| due.fraction);
         ran >= SLICE
             || (self.is_latency(next) && !self.is_latency(holder))
-            || (ran >= LEAST && behind > signed(scaled(WAKES, fraction)))
+            || (ran >= LEAST && behind > scaled(WAKES, fraction))
     }
 }

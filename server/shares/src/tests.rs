@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::scheduler::{BESIDE, OVERRUN, Order, SLICE, Scheduler, Totals};
+use crate::scheduler::{BESIDE, OVERRUN, Order, RETURNS, SLICE, Scheduler, Totals};
 use crate::terms::{Class, Member, NoShare, Terms};
 use simulation::{Load, Simulation};
 
@@ -158,20 +158,22 @@ fn who_wakes_up_for_a_moment_stops_nobody() {
     scheduler.join(2, member(2, weight(1)), None, MS(0)).unwrap();
     scheduler.rests(1, 1, true, MS(1));
     scheduler.rests(2, 1, false, MS(1));
-    // The other one was stopped a moment ago.
-    assert_eq!(scheduler.take_orders().last(), Some(&(1, 2, Order::Go { others_wait: true, brief: false })));
-    scheduler.tick(scheduler.deadline().unwrap());
-    assert_eq!(scheduler.take_orders(), [(1, 3, Order::Go { others_wait: false, brief: false })]);
+    assert_eq!(scheduler.take_orders().last(), Some(&(1, 2, Order::Go { others_wait: false, brief: false })));
     scheduler.wants(2, 1, MS(50));
-    assert_eq!(scheduler.take_orders(), [(2, 2, Order::Go { others_wait: true, brief: false })]);
+    let [paced, alone] = [true, false].map(|others_wait| Order::Go { others_wait, brief: false });
+    assert_eq!(scheduler.take_orders(), [(2, 2, paced), (1, 3, paced)]);
     assert_eq!(scheduler.deadline(), Some(MS(50) + BESIDE));
     scheduler.rests(2, 2, false, MS(51));
+    // It may go on in a moment: until then little is in flight.
     assert!(scheduler.take_orders().is_empty());
+    assert_eq!(scheduler.deadline(), Some(MS(51) + RETURNS));
+    scheduler.tick(MS(51) + RETURNS);
+    assert_eq!(scheduler.take_orders(), [(1, 4, alone)]);
     // It has more to do the next time, and takes the turn: it is far behind.
-    scheduler.wants(2, 2, MS(70));
-    assert_eq!(scheduler.take_orders().len(), 1);
-    scheduler.tick(MS(70) + BESIDE);
-    assert_eq!(scheduler.take_orders(), [(1, 4, Order::Stop)]);
+    scheduler.wants(2, 2, MS(90));
+    assert_eq!(scheduler.take_orders().len(), 2);
+    scheduler.tick(MS(90) + BESIDE);
+    assert_eq!(scheduler.take_orders(), [(1, 6, Order::Stop)]);
 
     let mut simulation = Simulation::new();
     simulation.add(1, member(1, share(100)), Load { kernel: micros(500), work: MS(1), pause: micros(200) });
@@ -212,7 +214,7 @@ fn what_may_wait_for_somebody_is_charged_and_waited_for_by_nobody() {
     scheduler.rests(2, 1, true, MS(10));
     assert_eq!(scheduler.take_orders().last(), Some(&(2, 2, Order::Go { others_wait: false, brief: false })));
     scheduler.tick(MS(110));
-    assert_eq!((scheduler.usage(1, MS(110)).time, scheduler.usage(2, MS(110)).time), (MS(55), MS(55)));
+    assert_eq!((scheduler.usage(1, MS(110)).time, scheduler.usage(2, MS(110)).time), (MS(60), MS(50)));
     assert_eq!(scheduler.totals(MS(111)), Totals { scheduled: MS(111), had: MS(111), turns: 1 });
     // It has more to do, and is behind by nothing: it waits for its turn like others.
     scheduler.wants(1, 1, MS(110));
@@ -285,7 +287,7 @@ fn a_late_report_changes_nothing() {
     let given = scheduler.take_orders();
     let &(holder, number, Order::Go { .. }) = given.last().unwrap() else { panic!("{given:?}") };
     scheduler.rests(holder, number - 1, false, MS(2));
-    scheduler.tick(MS(3));
+    scheduler.tick(MS(2));
     assert!(scheduler.take_orders().is_empty(), "it still has its turn");
 }
 
@@ -399,4 +401,78 @@ fn a_user_has_no_more_of_the_gpu_for_sessions_that_leave_and_come_back() {
             assert!(other >= due, "{terms:?}, {at_once} that stay for {stay:?}: {other}");
         }
     }
+}
+
+/// What others owe is not forgiven by a pause of a program's.
+#[test]
+fn a_program_with_pauses_has_its_share_beside_kernels_that_cannot_be_stopped() {
+    let micros = Duration::from_micros;
+    for (kernel, least) in [(MS(440), 400), (MS(44), 400)] {
+        let mut simulation = Simulation::new();
+        let load = Load { kernel: micros(4400), work: micros(4400), pause: MS(2) };
+        simulation.add(1, member(1, share(500)), load);
+        simulation.add(2, member(2, Terms::default()), Load::kernels(kernel));
+        simulation.run(TEN_SECONDS);
+        let got = simulation.thousandths(1);
+        assert!(got >= least, "beside kernels of {kernel:?}: {got}");
+        assert!(simulation.longest_wait(1) <= OVERRUN + SLICE * 2, "{:?}", simulation.longest_wait(1));
+    }
+}
+
+/// A loan is paid back, however often the lender rests.
+#[test]
+fn a_latency_class_takes_no_promised_share() {
+    let micros = Duration::from_micros;
+    let latency = |share| Terms { class: Class::Latency, share, weight: 0 };
+    let steady = Load { kernel: MS(1), work: MS(16), pause: micros(100) };
+    let pausing = Load { kernel: micros(4400), work: micros(4400), pause: MS(2) };
+    for (mine, load, sessions, due, least) in
+        // With half of the GPU, 4.4 ms of work and 2 ms of rest are 407 thousandths.
+        [
+            (750, steady, 4, 10, 870),
+            (500, pausing, 1, 10, 500),
+            (750, steady, 1, 0, 720),
+            (500, pausing, 1, 0, 400),
+        ]
+    {
+        let mut simulation = Simulation::new();
+        simulation.add(0, member(2, share(mine)), load);
+        for number in 1..=sessions {
+            simulation.add(number, member(1, latency(due)), Load::kernels(MS(1)));
+        }
+        simulation.run(TEN_SECONDS);
+        let got = simulation.thousandths(0);
+        assert!(got >= least, "{mine} beside {sessions} of {due}: {got}");
+    }
+}
+
+/// While one of them cannot be stopped, a user's others wait: together they have the driver's slice of one.
+#[test]
+fn a_user_has_one_slice_for_all_kernels_that_cannot_be_stopped() {
+    let mut simulation = Simulation::new();
+    simulation.add(0, member(2, share(750)), Load { kernel: MS(4), work: MS(4), pause: Duration::from_micros(50) });
+    for number in 1..=5 {
+        simulation.add(number, member(1, share(50)), Load::kernels(Duration::from_secs(5)));
+    }
+    simulation.run(TEN_SECONDS * 2);
+    assert!(simulation.thousandths(0) >= 450, "{}", simulation.thousandths(0));
+}
+
+/// A session that is new has nothing that it did not use.
+#[test]
+fn sessions_that_come_and_go_have_no_more_than_one_that_stays() {
+    let mut simulation = Simulation::new();
+    simulation.add(0, member(2, share(900)), Load::kernels(MS(1)));
+    let mut number = 0;
+    for _ in 0..8 {
+        number += 1;
+        simulation.add(number, member(1, share(1)), Load { kernel: MS(20), work: MS(20), pause: MS(100) });
+    }
+    for oldest in 1..300 {
+        simulation.run(MS(30));
+        simulation.remove(oldest);
+        number += 1;
+        simulation.add(number, member(1, share(1)), Load { kernel: MS(20), work: MS(20), pause: MS(100) });
+    }
+    assert!(simulation.thousandths(0) >= 950, "{}", simulation.thousandths(0));
 }

@@ -1,21 +1,99 @@
 //! What each unit and each user had of the GPU, and what that means for who is next.
 //! In: the time that has passed, who had the GPU, who has work. Out: virtual times, in which the least is next.
 //! It gives no orders.
+//!
+//! Virtual time is GPU time divided by the fraction that is due. The average of those that have work, each by its fraction, is
+//! where all would be if the GPU could be divided without end. Who is behind it is owed GPU time, who is ahead of it owes some.
+//! That is kept while there is no work, so that nobody's pause forgives what others owe.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::seat::{Due, Kind, Seat, Unit};
+use super::seat::{Due, Kind, Unit};
 use super::{Scheduler, Totals, Usage};
-use crate::fractions::{Active, MILLION, fractions, scaled, signed};
+use crate::fractions::{Active, MILLION, fractions, scaled};
 use crate::terms::Member;
 
 /// GPU time that a unit may keep from a time without work.
 const LAG: Duration = Duration::from_millis(20);
+/// What is owed beyond that is forgotten within so long without work. A program that synchronizes is without work for a moment
+/// each time.
+const FORGETS: Duration = Duration::from_secs(2);
 /// GPU time by which a latency class may be ahead of its share and still goes first.
 const BORROWS: Duration = Duration::from_millis(50);
-/// Users that have left are remembered while they are ahead, up to so many.
+/// The most GPU time that is owed to one without work, or by it.
+const MOST_OWED: Duration = Duration::from_secs(60);
+/// Users that have left are remembered while they owe something, up to so many.
 const DEPARTED: usize = 256;
+
+/// Whose account it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key<U> {
+    Unit(Unit<U>),
+    /// All of a user's units of this kind, so that several sessions, at once or one after another, have no more than one.
+    User(U, Kind),
+}
+
+/// What somebody had of the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    /// Its virtual time, while it has work.
+    time: i128,
+    /// What is due to it, as last known.
+    fraction: u64,
+    asleep: Option<Asleep>,
+}
+
+/// One that has no work.
+#[derive(Clone, Copy, Debug)]
+struct Asleep {
+    /// GPU time in nanoseconds that is owed to it; below 0: that it owes.
+    owed: i128,
+    since: Duration,
+}
+
+fn nanoseconds(time: Duration) -> i128 {
+    i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// GPU time as virtual time of who is due this fraction.
+fn divided(time: i128, fraction: u64) -> i128 {
+    time.saturating_mul(i128::from(MILLION)) / i128::from(fraction.max(1))
+}
+
+/// Virtual time as GPU time.
+fn times(time: i128, fraction: u64) -> i128 {
+    time.saturating_mul(i128::from(fraction)) / i128::from(MILLION)
+}
+
+impl Account {
+    /// What is owed to one without work by now: its part of the time that has passed is added up to [`LAG`], and what is more than
+    /// that is forgotten within [`FORGETS`].
+    fn owed(&self, now: Duration) -> i128 {
+        let Some(Asleep { owed, since }) = self.asleep else { return 0 };
+        let (slept, lag) = (nanoseconds(now.saturating_sub(since)), nanoseconds(LAG));
+        let (part, whole) = (slept.min(nanoseconds(FORGETS)), nanoseconds(FORGETS));
+        if owed > lag {
+            lag + (owed - lag) * (whole - part) / whole
+        } else {
+            (owed + times(slept, self.fraction)).min(lag)
+        }
+    }
+
+    /// It has no work any more.
+    fn sleep(&mut self, level: i128, now: Duration) {
+        let most = nanoseconds(MOST_OWED);
+        let owed = times(level - self.time, self.fraction).clamp(-most, most);
+        self.asleep = Some(Asleep { owed, since: now });
+    }
+}
+
+/// The average of some accounts' virtual times, and the sum of their fractions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    at: i128,
+    weight: u64,
+}
 
 impl<U: Ord + Copy> Scheduler<U> {
     /// What a session had until now, also where nothing has happened for long.
@@ -51,26 +129,20 @@ impl<U: Ord + Copy> Scheduler<U> {
         busy
     }
 
-    /// Whether any unit of a user without a share has work.
-    pub(super) fn is_rest_active(&self, user: U) -> bool {
-        self.seats.values().any(|seat| seat.rest() == Some(user) && (seat.is_busy() || seat.wants()))
-    }
-
     /// The virtual time of a unit, or that of its user, whichever is further; without what a latency class may borrow of each.
     fn time(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>, borrows: Duration) -> i128 {
         let own = self.own_time(unit, due, borrows);
         let of_user = due.get(&unit).and_then(|due| {
-            let (user, fraction) = due.rest?;
-            let time = self.users.get(&(user, Kind::Rest)).copied()?;
-            Some(signed(time) - signed(scaled(borrows, fraction)))
+            let account = self.accounts.get(&Key::User(due.user.0, due.user.1))?;
+            Some(account.time - scaled(borrows, due.of_user))
         });
         of_user.map_or(own, |time| time.max(own))
     }
 
     /// The same of the unit alone.
     fn own_time(&self, unit: Unit<U>, due: &BTreeMap<Unit<U>, Due<U>>, borrows: Duration) -> i128 {
-        let time = self.virtual_times.get(&unit).copied().unwrap_or(self.floor);
-        signed(time) - signed(scaled(borrows, due.get(&unit).map_or(MILLION, |due| due.fraction)))
+        let time = self.accounts.get(&Key::Unit(unit)).map_or(self.level, |account| account.time);
+        time - scaled(borrows, due.get(&unit).map_or(MILLION, |due| due.fraction))
     }
 
     /// Units with work, and what each is due now.
@@ -85,14 +157,14 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
         let list: Vec<_> = active.values().copied().collect();
         let fractions = fractions(&list);
-        let mut users: BTreeMap<U, u64> = BTreeMap::new();
-        for (active, fraction) in list.iter().zip(&fractions).filter(|(active, _)| active.share == 0) {
-            *users.entry(active.user).or_default() += fraction;
+        let user = |active: &Active<U>| (active.user, if active.share == 0 { Kind::Rest } else { Kind::Shares });
+        let mut users: BTreeMap<(U, Kind), u64> = BTreeMap::new();
+        for (active, fraction) in list.iter().zip(&fractions) {
+            *users.entry(user(active)).or_default() += fraction;
         }
-        let rest = |active: &Active<U>| users.get(&active.user).filter(|_| active.share == 0);
-        let due = |(active, fraction): (&Active<U>, u64)| Due {
-            fraction: fraction.max(1),
-            rest: rest(active).map(|all| (active.user, (*all).max(1))),
+        let due = |(active, fraction): (&Active<U>, u64)| {
+            let user = user(active);
+            Due { fraction: fraction.max(1), user, of_user: users.get(&user).copied().unwrap_or_default().max(1) }
         };
         active.keys().copied().zip(list.iter().zip(fractions).map(due)).collect()
     }
@@ -113,47 +185,98 @@ impl<U: Ord + Copy> Scheduler<U> {
             seat.usage.time += part(passed, &busy, seat.unit(*number));
         }
         for unit in busy.keys() {
-            let Some(Due { fraction, rest }) = due.get(unit).copied() else { continue };
-            *self.virtual_times.entry(*unit).or_insert(self.floor) += scaled(passed / units, fraction);
-            if let Some((user, fraction)) = rest {
-                *self.users.entry((user, Kind::Rest)).or_insert(self.floor) += scaled(passed / units, fraction);
+            let Some(Due { fraction, user: (user, kind), of_user }) = due.get(unit).copied() else { continue };
+            for (key, fraction) in [(Key::Unit(*unit), fraction), (Key::User(user, kind), of_user)] {
+                if let Some(account) = self.accounts.get_mut(&key) {
+                    account.time += scaled(passed / units, fraction);
+                }
             }
         }
-        let least = due.keys().map(|unit| self.time(*unit, &due, Duration::ZERO)).min();
-        self.floor = self.floor.max(least.and_then(|least| u128::try_from(least).ok()).unwrap_or(0));
+        self.level = self.level_without(None).map_or(self.level, |level| level.at);
     }
 
-    /// A unit has work again: it keeps a bounded part of the time that it did not use; and so does its user, if that has none
-    /// that had work.
-    pub(super) fn wakes(&mut self, unit: Unit<U>, is_first_of_user: bool) {
-        let Some(Due { fraction, rest }) = self.due().get(&unit).copied() else { return };
-        let least = |fraction| self.floor.saturating_sub(scaled(LAG, fraction));
-        let (of_unit, of_user) = (least(fraction), rest.map(|(user, fraction)| (user, least(fraction))));
-        let time = self.virtual_times.entry(unit).or_insert(of_unit);
-        *time = (*time).max(of_unit);
-        if let Some((user, least)) = of_user.filter(|_| is_first_of_user) {
-            let time = self.users.entry((user, Kind::Rest)).or_insert(least);
-            *time = (*time).max(least);
+    /// The average of all units that have work but this one; `None`: there is none such.
+    fn level_without(&self, without: Option<Unit<U>>) -> Option<Level> {
+        let units = self.accounts.iter().filter(|(key, account)| match key {
+            Key::Unit(unit) => account.asleep.is_none() && Some(*unit) != without,
+            Key::User(..) => false,
+        });
+        let (sum, weight) = units.fold((0_i128, 0_u64), |(sum, weight), (_, account)| {
+            // Beside one of them: the numbers stay small.
+            (sum + (account.time - self.level).saturating_mul(i128::from(account.fraction)), weight + account.fraction)
+        });
+        (weight > 0).then(|| Level { at: self.level + sum / i128::from(weight), weight })
+    }
+
+    /// Accounts follow who has work: what is owed is kept by those that have none any more, and given to those that have some
+    /// again.
+    pub(super) fn settle(&mut self, now: Duration) {
+        let due = self.due();
+        let mut active: BTreeMap<Key<U>, u64> = BTreeMap::new();
+        for (unit, Due { fraction, user: (user, kind), of_user }) in &due {
+            active.insert(Key::Unit(*unit), *fraction);
+            active.insert(Key::User(*user, *kind), *of_user);
+        }
+        let level = self.level;
+        for (key, account) in self.accounts.iter_mut().filter(|(_, account)| account.asleep.is_none()) {
+            match active.get(key) {
+                Some(fraction) => account.fraction = *fraction,
+                None => account.sleep(level, now),
+            }
+        }
+        for (unit, Due { fraction, user: (user, kind), of_user }) in &due {
+            let others = self.level_without(Some(*unit));
+            for (key, fraction) in [(Key::Unit(*unit), *fraction), (Key::User(*user, *kind), *of_user)] {
+                let account = self.accounts.entry(key).or_insert(Account {
+                    time: level,
+                    fraction,
+                    asleep: Some(Asleep { owed: 0, since: now }),
+                });
+                if account.asleep.is_some() {
+                    let owed = account.owed(now);
+                    let behind = |Level { at, weight }| at - divided(owed, weight) - divided(owed, fraction);
+                    *account = Account { time: others.map_or(level, behind), fraction, asleep: None };
+                }
+            }
+        }
+        self.level = self.level_without(None).map_or(self.level, |level| level.at);
+    }
+
+    /// A session is new: what it does not use counts from now on, by the part that it would have if all had work.
+    pub(super) fn begin_account(&mut self, unit: Unit<U>, member: &Member<U>, now: Duration) {
+        let units = u64::try_from(self.seats.len()).unwrap_or(u64::MAX).max(1);
+        let fraction = if member.terms.share == 0 { MILLION / units } else { u64::from(member.terms.share) * 1000 };
+        let new = Account { time: self.level, fraction: fraction.max(1), asleep: Some(Asleep { owed: 0, since: now }) };
+        let kind = if member.terms.share == 0 { Kind::Rest } else { Kind::Shares };
+        for key in [Key::Unit(unit), Key::User(member.user, kind)] {
+            self.accounts.entry(key).or_insert(new);
         }
     }
 
-    /// Forgets users without sessions that are not ahead any more, and those that are, where there are many.
-    pub(super) fn forget(&mut self) {
-        let present: Vec<Unit<U>> = self.seats.iter().map(|(number, seat)| seat.unit(*number)).collect();
-        let floor = self.floor;
-        self.virtual_times.retain(|unit, time| present.contains(unit) || *time > floor);
-        let users: Vec<U> = self.seats.values().filter_map(Seat::rest).collect();
-        let is_there = |(user, kind): &(U, Kind)| *kind == Kind::Rest && users.contains(user);
-        self.users.retain(|key, time| is_there(key) || *time > floor);
-        let mut spare = self.users.len().saturating_sub(users.len() + DEPARTED);
-        self.users.retain(|key, _| {
-            let stays = spare == 0 || is_there(key);
-            spare -= usize::from(!stays);
-            stays
+    /// A session takes the place of another one's: what is owed goes with it.
+    pub(super) fn inherit(&mut self, unit: Unit<U>, from: Unit<U>, now: Duration) {
+        let Some(mut account) = self.accounts.get(&Key::Unit(from)).copied() else { return };
+        if account.asleep.is_none() {
+            account.sleep(self.level, now);
+        }
+        self.accounts.insert(Key::Unit(unit), account);
+    }
+
+    /// Forgets sessions that have left, and users without sessions that owe nothing; others, where there are many.
+    pub(super) fn forget(&mut self, now: Duration) {
+        let mut present: Vec<Key<U>> = Vec::new();
+        for (number, seat) in &self.seats {
+            present.extend([Key::Unit(seat.unit(*number)), Key::User(seat.member.user, seat.kind())]);
+        }
+        self.accounts.retain(|key, account| match key {
+            key if present.contains(key) => true,
+            // Its user owes what it owed.
+            Key::Unit(Unit::Session(_)) => false,
+            _ => account.owed(now) < 0,
         });
-        let mut spare = self.virtual_times.len().saturating_sub(present.len() + DEPARTED);
-        self.virtual_times.retain(|unit, _| {
-            let stays = spare == 0 || present.contains(unit);
+        let mut spare = self.accounts.len().saturating_sub(present.len() + DEPARTED);
+        self.accounts.retain(|key, _| {
+            let stays = spare == 0 || present.contains(key);
             spare -= usize::from(!stays);
             stays
         });
@@ -186,10 +309,11 @@ impl<U: Ord + Copy> Scheduler<U> {
         running.map(|(number, seat)| seat.unit(*number)).collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// Whether somebody wants a turn, nobody has one, and nobody is waited for.
+    /// Whether somebody wants a turn whose user has not enough in flight, nobody has one, and nobody is waited for.
     pub(crate) fn keeps_somebody_waiting_for_nobody(&self, now: Duration) -> bool {
-        let (mut seats, wants) = (self.seats.values(), self.seats.values().any(Seat::wants));
-        self.is_scheduled && wants && !seats.any(|seat| seat.blocks(now))
+        let wants =
+            |(number, seat): (&u64, &super::seat::Seat<U>)| seat.wants() && !self.is_enough(seat.unit(*number), now);
+        self.is_scheduled && self.seats.iter().any(wants) && !self.seats.values().any(|seat| seat.blocks(now))
     }
 }
 

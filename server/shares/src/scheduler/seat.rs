@@ -7,10 +7,10 @@ use crate::terms::Member;
 
 /// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
 /// preempted. From there on the driver's own time slices divide the GPU between it and them.
-pub(crate) const OVERRUN: Duration = Duration::from_millis(500);
-/// So long behind its stop a program that waited for what was in flight may go on: until then who has the turn keeps little in
-/// flight, as if others waited.
-const RETURNS: Duration = Duration::from_millis(2);
+pub(crate) const OVERRUN: Duration = Duration::from_millis(20);
+/// So long behind its last work a program may go on: until then who has the turn keeps little in flight, as if others waited.
+/// What is in flight cannot be called back, and a program that synchronizes is away for a moment each time.
+pub(crate) const RETURNS: Duration = Duration::from_millis(20);
 
 /// What a member had of the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(super) enum Phase {
     Free,
     /// It has the GPU.
     Running { others_wait: bool, brief: bool },
-    /// It was told to stop, and has not stopped.
-    Stopping { since: Duration, wants: bool },
+    /// It was told to stop, and has not stopped. It keeps others waiting until then.
+    Stopping { until: Duration, wants: bool },
     /// It submits nothing more, and is not waited for.
     Holding { wants: bool },
     /// It has stopped.
@@ -47,16 +47,18 @@ pub(super) enum Unit<U> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due<U> {
     pub(super) fraction: u64,
-    /// Without a share: whose it is, and what all such units of this user are due together.
-    pub(super) rest: Option<(U, u64)>,
+    /// Whose it is, among which of its units.
+    pub(super) user: (U, Kind),
+    /// What all of those are due together.
+    pub(super) of_user: u64,
 }
 
-/// What is kept of a user, so that several sessions, at once or one after another, have no more than one.
+/// A user's units, which have an account together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// All its units without a share, which divide one fraction.
+    /// Those without a share, which divide one fraction.
     Rest,
-    /// Its sessions with a share that have left.
+    /// Those with a share.
     Shares,
 }
 
@@ -66,8 +68,8 @@ pub(super) struct Seat<U> {
     pub(super) phase: Phase,
     /// The number of its last order.
     pub(super) order: u64,
-    /// When it stopped because it was told to. Its program is likely to go on in a moment.
-    pub(super) stopped: Option<Duration>,
+    /// When it last had nothing in flight any more. Its program is likely to go on in a moment.
+    pub(super) left: Option<Duration>,
     pub(super) usage: Usage,
 }
 
@@ -76,9 +78,8 @@ impl<U: Copy> Seat<U> {
         if self.member.terms.are_any() { Unit::Session(number) } else { Unit::User(self.member.user) }
     }
 
-    /// Whose it is, if it divides what shares leave.
-    pub(super) fn rest(&self) -> Option<U> {
-        (self.member.terms.share == 0).then_some(self.member.user)
+    pub(super) fn kind(&self) -> Kind {
+        if self.member.terms.share == 0 { Kind::Rest } else { Kind::Shares }
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -92,17 +93,27 @@ impl<U: Copy> Seat<U> {
         )
     }
 
-    /// Its program was stopped a moment ago, and may go on until then.
+    /// It worked a moment ago, and may go on until then.
     pub(super) fn returns_until(&self, now: Duration) -> Option<Duration> {
         let is_at_rest = matches!(self.phase, Phase::Resting { wants: false });
-        self.stopped.filter(|_| is_at_rest).map(|at| at + RETURNS).filter(|until| now < *until)
+        self.left.filter(|_| is_at_rest).map(|at| at + RETURNS).filter(|until| now < *until)
+    }
+
+    /// Whether it computes beside whoever has the turn, or is likely to in a moment.
+    pub(super) fn is_company(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. }) || self.returns_until(now).is_some()
+    }
+
+    /// Whether it was told to stop, and others no longer wait for that.
+    pub(super) fn overruns(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Stopping { until, .. } if now >= until)
     }
 
     /// Whether it keeps others from the GPU.
     pub(super) fn blocks(&self, now: Duration) -> bool {
         match self.phase {
             Phase::Running { .. } => true,
-            Phase::Stopping { since, .. } => now < since + OVERRUN,
+            Phase::Stopping { until, .. } => now < until,
             _ => false,
         }
     }
