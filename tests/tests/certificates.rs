@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_tests::{Floed, installation};
-use rcgen::{CertificateParams, SanType, date_time_ymd};
+use rcgen::{CertificateParams, CustomExtension, SanType, date_time_ymd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -24,6 +24,7 @@ struct Stage {
     daemon: Floed,
     /// The file of authorities that name users.
     trusted: PathBuf,
+    audit: PathBuf,
     _folder: TempDir,
 }
 
@@ -39,8 +40,9 @@ impl Stage {
         let [certificate, key] = authority.sign("localhost").map(text);
         let (users, policy) = (text(at("users.pem")), text(at("policy.toml")));
         let own = ["--tls-certificate", &certificate, "--tls-key", &key, "--tls-user-authorities", &users];
-        let daemon = Floed::start_logging(&[&own[..], &["--policy", &policy]].concat());
-        Self { authority, daemon, trusted: at("users.pem"), _folder: folder }
+        let audit = text(at("audit.jsonl"));
+        let daemon = Floed::start_logging(&[&own[..], &["--policy", &policy, "--audit", &audit]].concat());
+        Self { authority, daemon, trusted: at("users.pem"), audit: at("audit.jsonl"), _folder: folder }
     }
 
     /// A certificate with these names of users, signed by an authority.
@@ -52,6 +54,14 @@ impl Stage {
             parameters.not_after = date_time_ymd(2020, 1, 1);
         }
         by.sign_with(&format!("user-{}-{is_expired}", names.join("-")), parameters)
+    }
+
+    /// A good certificate with more certificates beside it than anybody needs.
+    fn with_a_long_chain(&self) -> Pair {
+        let [certificate, key] = Self::signed(&self.authority, &["alice"], false);
+        let beside = std::fs::read_to_string(self.authority.file()).unwrap().repeat(5);
+        std::fs::write(&certificate, std::fs::read_to_string(&certificate).unwrap() + &beside).unwrap();
+        [certificate, key]
     }
 
     fn user(&self, names: &[&str]) -> Pair {
@@ -140,11 +150,36 @@ fn a_certificate_that_is_not_good_lets_nobody_in() {
         let listed = stage.floe(&["ps"], Some(&shown), None);
         assert!(!listed.status.success() && words(&listed).contains(expected), "{expected}: {}", words(&listed));
     }
-    // Others are refused as TLS is agreed on; the server's log says why.
-    for shown in [Stage::signed(&stage.authority, &["alice"], true), Stage::signed(&other, &["alice"], false)] {
+    // Others are refused as TLS is agreed on.
+    for (shown, why) in [
+        (Stage::signed(&stage.authority, &["alice"], true), "it is not valid now"),
+        (Stage::signed(&other, &["alice"], false), "its signature is wrong"),
+        (stage.with_a_long_chain(), "it does not take it"),
+    ] {
         let listed = stage.floe(&["ps"], Some(&shown), None);
-        assert!(!listed.status.success() && words(&listed).contains("its log says why"), "{}", words(&listed));
+        let expected = format!("the server refuses this client's certificate: {why}");
+        assert!(!listed.status.success() && words(&listed).contains(&expected), "{}", words(&listed));
+        assert!(!words(&listed).contains("bad message"), "{}", words(&listed));
     }
+    let audited = std::fs::read_to_string(&stage.audit).unwrap();
+    for why in ["invalid peer certificate: certificate expired", "BadSignature", "more than 4 certificates between"] {
+        assert!(audited.lines().any(|line| line.contains("refused") && line.contains(why)), "{why}: {audited}");
+    }
+}
+
+/// A name that cannot be read is not passed over for one that can.
+#[test]
+fn a_certificate_with_a_name_that_cannot_be_read_names_nobody() {
+    let stage = Stage::new("[users.alice]\n");
+    let uri = |name: &[u8]| [&[0x86, u8::try_from(name.len()).unwrap()], name].concat();
+    let listed = [uri(b"floe:alice"), uri(b"floe:bob\xff")].concat();
+    let content = [&[0x30, u8::try_from(listed.len()).unwrap()], listed.as_slice()].concat();
+    let mut parameters = CertificateParams::new(Vec::<String>::new()).unwrap();
+    parameters.custom_extensions.push(CustomExtension::from_oid_content(&[2, 5, 29, 17], content));
+    let shown = stage.authority.sign_with("unreadable", parameters);
+    let refused = stage.floe(&["ps"], Some(&shown), None);
+    let expected = "the client's certificate names more than one user: alice,";
+    assert!(!refused.status.success() && words(&refused).contains(expected), "{}", words(&refused));
 }
 
 #[test]

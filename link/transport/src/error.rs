@@ -21,6 +21,8 @@ pub enum Failure {
     Lost(Lost),
     /// The reader is to stop; nothing is lost.
     Stopped,
+    /// The peer does not take this side's certificate: why.
+    Certificate(&'static str),
 }
 
 impl From<Errno> for Failure {
@@ -164,8 +166,11 @@ pub enum LinkError {
     #[error("only a link within one machine carries descriptors")]
     NoDescriptors,
     /// The two sides do not agree on TLS: a certificate is not trusted, or a peer speaks something else.
-    #[error("TLS: {0}")]
+    #[error("TLS: {}", words(.0))]
     Tls(rustls::Error),
+    /// The server does not take the certificate that this client has shown, or not shown.
+    #[error("the server refuses this client's certificate: {0}\n  FLOE_TLS_CERTIFICATE and FLOE_TLS_KEY name another")]
+    CertificateRefused(&'static str),
     /// A `tls://` address without authorities to trust.
     #[error(
         "a tls:// address needs certificate authorities\n  set FLOE_TLS_AUTHORITIES to the PEM file of those that signed the \
@@ -192,6 +197,16 @@ pub enum LinkError {
     Closed,
 }
 
+/// What TLS says, where it would print a value of this crate's instead of its text.
+fn words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(own)) => {
+            format!("invalid peer certificate: {}", own.0)
+        }
+        other => other.to_string(),
+    }
+}
+
 impl LinkError {
     pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
@@ -213,6 +228,7 @@ impl LinkError {
             Failure::System(source) => Self::system(what, source),
             Failure::Index(source) => Self::Index(source),
             Failure::Stopped => Self::Stopped,
+            Failure::Certificate(why) => Self::CertificateRefused(why),
             Failure::Lost(Lost::Grace(grace)) => Self::NotMadeAgain(grace),
             Failure::Lost(Lost::Gone) => Self::Gone,
             Failure::Lost(Lost::Unreadable) => Self::Unreadable,
@@ -230,6 +246,12 @@ impl LinkError {
             }
             _ => false,
         }
+    }
+
+    /// Whether the peer's certificate was refused.
+    #[must_use]
+    pub fn refuses_certificate(&self) -> bool {
+        matches!(self, Self::Tls(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
     }
 
     /// Whether the peer violated the protocol, as opposed to having left.

@@ -4,6 +4,7 @@
 //! The token stays: a certificate identifies the server, and the token admits the client, unless the server asks for
 //! both, or takes certificates that name users instead.
 
+mod chains;
 mod pipe;
 mod tunnel;
 mod users;
@@ -140,8 +141,8 @@ impl ServerTls {
         };
         let verifier: Arc<dyn ClientCertVerifier> = match &clients {
             Clients::Unasked => WebPkiClientVerifier::no_client_auth(),
-            Clients::Certified(path) => signed_by(path)?.build().map_err(useless)?,
-            Clients::Named(path) => signed_by(path)?.allow_unauthenticated().build().map_err(useless)?,
+            Clients::Certified(path) => chains::bounded(signed_by(path)?.build().map_err(useless)?),
+            Clients::Named(path) => chains::bounded(signed_by(path)?.allow_unauthenticated().build().map_err(useless)?),
         };
         let (chain, key) = identity.read()?;
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);

@@ -321,7 +321,7 @@ impl<S: Siblings> Channel<S> {
                 self.broke(epoch);
                 Ok(Attempt::Without)
             }
-            Err(failure @ (Failure::Index(_) | Failure::Stopped)) => Err(failure),
+            Err(failure @ (Failure::Index(_) | Failure::Stopped | Failure::Certificate(_))) => Err(failure),
         }
     }
 

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use floe_transport::{Answering, Link, Peer, Secrets, begins_with};
+use floe_users::Event;
 use floe_wire::{Message as _, PeerHello};
 use floe_worker::descriptor_passing::Role;
 
 use super::conversation;
 use super::conversation::{ConversationError, Outcome, Time as _};
 use super::gate::{Connection, Pass};
+use super::limits::Source;
+use super::users::whose;
 use super::waiting;
 use crate::server::Server;
 use crate::usage::door::{Arrived, Kept, close};
@@ -56,7 +59,13 @@ fn serve(server: &Arc<Server>, mut pass: Pass, connection: Connection) {
             attend::attend(server, &connection, link, &request);
         }
         Ok((link, Outcome::Left)) => close(link),
-        Err(error) => server.journal.refused(&peer, error.kind(), &error),
+        Err(error) => {
+            if matches!(&error, ConversationError::Link(link) if link.refuses_certificate()) {
+                server
+                    .audits(&whose(Some(Source::of(&peer)), &peer, None), &Event::Refused { why: &error.to_string() });
+            }
+            server.journal.refused(&peer, error.kind(), &error);
+        }
     }
 }
 

@@ -404,8 +404,9 @@ impl Sessions {
     pub(crate) fn remove(&mut self, number: u64) -> Option<Gone> {
         self.accounting.end(number);
         let mut session = self.rows.remove(&number);
-        if let Some((key, why)) = session.as_mut().and_then(|row| Some((row.door.key(), row.ending.take()?))) {
-            self.ended.note(number, key, why);
+        let ending = |row: &mut Session| Some((row.session_request.source, row.door.key(), row.ending.take()?));
+        if let Some((whose, key, why)) = session.as_mut().and_then(ending) {
+            self.ended.note(whose, number, key, why);
         }
         let session = session.map(|session| Gone::Session(Box::new(session)));
         session.or_else(|| self.beside.remove(&number).map(Gone::Worker))

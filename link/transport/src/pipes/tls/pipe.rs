@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustls::Connection;
+use rustls::{AlertDescription, Connection};
 
 use super::users::users;
 use crate::error::{Failure, LinkError};
@@ -209,10 +209,28 @@ impl From<rustls::Error> for Trouble {
     }
 }
 
+/// What an alert says of this side's certificate, if it does.
+fn refused(alert: AlertDescription) -> Option<&'static str> {
+    Some(match alert {
+        AlertDescription::CertificateRequired => "it asks for one",
+        AlertDescription::CertificateExpired => "it is not valid now",
+        AlertDescription::CertificateRevoked => "it was revoked",
+        AlertDescription::UnknownCA => "none of the authorities that it trusts has signed it",
+        AlertDescription::BadCertificate | AlertDescription::UnsupportedCertificate => "it is not one for clients",
+        AlertDescription::CertificateUnknown | AlertDescription::AccessDenied => "it does not take it",
+        AlertDescription::DecryptError => "its signature is wrong",
+        _ => return None,
+    })
+}
+
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Under(failure) => failure,
+            // TLS 1.3 lets a client go on before the server has looked at its certificate.
+            Trouble::Tls(rustls::Error::AlertReceived(alert)) => {
+                refused(alert).map_or(Errno::BADMSG.into(), Failure::Certificate)
+            }
             // The bytes were changed on the way.
             Trouble::Tls(_) => Errno::BADMSG.into(),
         }

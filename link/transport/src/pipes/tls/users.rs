@@ -10,7 +10,13 @@ const SCHEME: &str = "floe:";
 /// The names of users in a certificate: none, one, or a mistake of its authority.
 pub(super) fn users(certificate: &CertificateDer<'_>) -> Vec<String> {
     // TLS has parsed it.
-    let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
-    let names = certificate.valid_uri_names().filter_map(|uri| uri.strip_prefix(SCHEME));
-    names.map(str::to_owned).collect()
+    let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
+    let names = parsed.valid_uri_names().filter_map(|uri| uri.strip_prefix(SCHEME));
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    // One that cannot be read is left out there. It is a name all the same, and nobody's.
+    let written = certificate.windows(SCHEME.len()).filter(|bytes| *bytes == SCHEME.as_bytes()).count();
+    if written > names.len() {
+        names.push(String::new());
+    }
+    names
 }

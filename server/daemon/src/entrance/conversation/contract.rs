@@ -159,6 +159,7 @@ impl ConversationError {
             Self::Answered { status: status::NOT_PERMITTED, .. } | Self::Link(LinkError::Speech(_)) => {
                 Kind::NotPermitted
             }
+            Self::Link(link) if link.refuses_certificate() => Kind::NotPermitted,
             Self::Answered { status: status::SYSTEM_DRIVER_MISMATCH, .. } => Kind::Version,
             Self::Answered { .. } => Kind::Request,
             Self::Refused(_) | Self::Decode(_) => Kind::Protocol,

@@ -95,6 +95,7 @@ pub(crate) fn admit(server: &Server, request: &MoveRequest) -> Result<Plan, Refu
         }
     };
     may_be_promised(server, &movable, gpu, request.source.is_some())?;
+    server.moves.demand_still(request.session)?;
     let shares = server.peers.has_partners(request.session, request.session).then_some("memory with other sessions");
     if let Some(what) = shares.or(has_links.then_some("links with sessions of other servers")) {
         let detail = format!("it shares {what}, which cannot follow it yet");

@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
 use super::admission::{self, Plan};
-use super::registry::{NoPlace, Place};
+use super::registry::Place;
 use super::watch::{Ending, Watch};
 use crate::entrance::admission::take_turns;
 use crate::entrance::conversation::{MoveRequest, Refusal};
@@ -53,7 +53,7 @@ struct Driver {
 pub(crate) fn begin(server: &Arc<Server>, request: &MoveRequest) -> Result<Arc<Watch>, Refusal> {
     let plan = admission::admit(server, request)?;
     let (to, from) = sync_channel(MOST_WORDS_AHEAD);
-    let place = server.moves.take(request.session, request.source, to.clone()).map_err(no_place)?;
+    let place = server.moves.take(request.session, request.source, to.clone())?;
     let failed = |error: std::io::Error| Refusal {
         status: status::SYSTEM_NOT_READY,
         detail: format!("the server cannot move it now: {error}"),
@@ -97,14 +97,6 @@ pub(crate) fn begin(server: &Arc<Server>, request: &MoveRequest) -> Result<Arc<W
     })?;
     server.journal.tally.count(Event::MoveBegun(kind));
     Ok(watch)
-}
-
-fn no_place(why: NoPlace) -> Refusal {
-    let detail = match why {
-        NoPlace::Moves => "the session is moving already",
-        NoPlace::Full => "too many sessions are moving; try again when one has arrived",
-    };
-    Refusal { status: status::NOT_READY, detail: detail.to_owned() }
 }
 
 fn asker(request: &MoveRequest) -> String {

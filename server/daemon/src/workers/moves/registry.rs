@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use floe_migrate::Input;
 
+use crate::entrance::conversation::Refusal;
 use crate::entrance::limits::{Share, Source};
+use crate::status;
 
 /// Moves at once: each has a second worker and a thread, and takes of the GPUs' bandwidth.
 const MOST: Share = Share { all: 8, each: 2 };
@@ -40,7 +42,22 @@ pub(crate) enum NoPlace {
     Full,
 }
 
+impl From<NoPlace> for Refusal {
+    fn from(why: NoPlace) -> Self {
+        let detail = match why {
+            NoPlace::Moves => "the session is moving already",
+            NoPlace::Full => "too many sessions are moving; try again when one has arrived",
+        };
+        Self { status: status::NOT_READY, detail: detail.to_owned() }
+    }
+}
+
 impl Moves {
+    /// Whether a session stays where it is: a move has links of its own with it.
+    pub(crate) fn demand_still(&self, session: u64) -> Result<(), NoPlace> {
+        if floe_lock::lock(&self.0).contains_key(&session) { Err(NoPlace::Moves) } else { Ok(()) }
+    }
+
     /// A place for the move of a session.
     pub(crate) fn take(&self, session: u64, source: Option<Source>, to: SyncSender<Input>) -> Result<Place, NoPlace> {
         let mut under_way = floe_lock::lock(&self.0);
@@ -83,6 +100,7 @@ mod tests {
         let take = |session, source| moves.take(session, source, to.clone());
         let first = take(1, Some(Source::User(1))).expect("a place");
         assert_eq!(take(1, None).map(drop), Err(NoPlace::Moves));
+        assert_eq!([1, 2].map(|session| moves.demand_still(session)), [Err(NoPlace::Moves), Ok(())]);
         let second = take(2, Some(Source::User(1))).expect("a place");
         assert_eq!(take(3, Some(Source::User(1))).map(drop), Err(NoPlace::Full));
         let others: Vec<_> = (4..10).map(|session| take(session, None).expect("a place")).collect();
