@@ -2,7 +2,8 @@
 //! In: sessions that come and go, reports of their workers, the time. Out: orders, a deadline, how much GPU time each had.
 //! A worker may lie in its reports: it then loses its turn or keeps it until `OVERRUN`, and is charged by this clock all the same.
 
-mod account;
+mod accounts;
+mod metering;
 mod seat;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use crate::fractions::{MILLION, scaled};
 use crate::terms::{Class, Member, NoShare, WHOLE};
-use account::{Account, Key};
+use accounts::Accounts;
 pub(crate) use seat::OVERRUN;
 #[cfg(test)]
 pub(crate) use seat::RETURNS;
@@ -62,9 +63,7 @@ pub struct Totals {
 pub struct Scheduler<U: Ord + Copy> {
     seats: BTreeMap<u64, Seat<U>>,
     /// What units and users had.
-    accounts: BTreeMap<Key<U>, Account>,
-    /// The average virtual time of units with work, where new ones begin.
-    level: i128,
+    accounts: Accounts<U>,
     /// The unit whose turn it is, and since when.
     turn: Option<(Unit<U>, Duration)>,
     /// The unit that has woken up and goes beside it.
@@ -80,8 +79,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
     fn default() -> Self {
         Self {
             seats: BTreeMap::new(),
-            accounts: BTreeMap::new(),
-            level: 0,
+            accounts: Accounts::default(),
             turn: None,
             beside: None,
             is_scheduled: false,
@@ -121,12 +119,14 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
         self.charge(now);
         let seat = Seat { member, phase: Phase::Free, order: 0, left: None, usage: Usage::default() };
-        let unit = seat.unit(number);
+        let (unit, kind) = (seat.unit(number), seat.kind());
         self.seats.insert(number, seat);
         if let (Unit::Session(_), Some(from)) = (unit, unit_beside) {
-            self.inherit(unit, from, now);
+            self.accounts.inherit(unit, from, now);
         }
-        self.begin_account(unit, &member, now);
+        let units = u64::try_from(self.seats.len()).unwrap_or(u64::MAX);
+        let part = if asked == 0 { MILLION / units.max(1) } else { u64::from(asked) * 1000 };
+        self.accounts.begin(unit, (member.user, kind), part, now);
         // It is about to begin: nobody waits for its answer.
         let resting = Phase::Resting { wants: false };
         if self.is_scheduled {
