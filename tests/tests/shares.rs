@@ -146,13 +146,30 @@ fn more_than_the_whole_of_a_gpus_time_is_refused_by_name() {
     let gpus = floe(&["gpus", "--json", "--on", stage.daemon.unix()]);
     let gpus: Value = serde_json::from_slice(&gpus.stdout).expect("JSON");
     assert_eq!(gpus[0]["share"], 375);
-    let refused = stage.command(&["--share", "50%"], "single").output().expect("floe runs");
+    let refused = stage.command(&["--share", "50%", "--wait", "0"], "single").output().expect("floe runs");
     let words = String::from_utf8_lossy(&refused.stdout).into_owned() + &String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success(), "{words}");
     assert!(words.contains("no room on GPU 0: 50% of its time were asked for, 37.5% are free"), "{words}");
     holder.ends_right();
     stage.daemon.wait_for_workers(0);
     stage.busy(&["--share", "100%"], "single").ends_right();
+}
+
+#[test]
+fn a_share_is_waited_for_and_said_to_be() {
+    let stage = Stage::new("1");
+    let holder = stage.busy(&["--share", "62.5%"], "paused");
+    let mut command = stage.command(&["--share", "50%", "--wait", "10m"], "single");
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("floe runs");
+    let mut said = BufReader::new(waiting.stderr.take().expect("piped")).lines();
+    let line = said.next().expect("a line").expect("text");
+    let words = "floe: waiting for 50% of the time on GPU 0 of ";
+    assert!(line.starts_with(words) && line.ends_with(": free 37.5%, requests ahead: 0"), "{line}");
+    // Who wants memory only does not wait for it.
+    assert!(stage.command(&["--memory", "64M", "--wait", "0"], "single").output().expect("floe runs").status.success());
+    holder.ends_right();
+    assert!(waiting.wait().expect("our child").success());
+    stage.daemon.wait_for_workers(0);
 }
 
 /// The others go on whoever dies, and however.

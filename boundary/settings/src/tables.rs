@@ -25,7 +25,7 @@ table! {
     memory: List<Size>, "FLOE_MEMORY", KeyAndFlag("memory"), "BYTES", unset "all of the GPU",
         "Quota of each vGPU, which its server guarantees: bytes, or with K, M, G, T. Several stand in the devices' order; the last one repeats.";
     wait: Span, "FLOE_WAIT", KeyAndFlag("wait"), "TIME", default "5s",
-        "How long a vGPU with a quota waits for room on its GPU: seconds, or with m, h. 0: not at all.";
+        "How long a vGPU with a quota or a share waits for room on its GPU: seconds, or with m, h. 0: not at all.";
     share: List<Percent>, "FLOE_SHARE", KeyAndFlag("share"), "PERCENT", unset "by weight, what others' shares leave",
         "Part of its GPU's time that a vGPU gets whenever it has work, as 25%. Several stand in the devices' order; the last one repeats.";
     weight: Count<1, 1000>, "FLOE_WEIGHT", KeyAndFlag("weight"), "NUMBER", unset "the user's vGPUs without terms take turns together",

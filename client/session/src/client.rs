@@ -309,7 +309,8 @@ fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Ve
     };
     let greeting = &greeting(settings);
     let numbered = (0u32..).zip(devices);
-    let (guaranteed, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, device)| device.memory != 0);
+    let (guaranteed, others): (Vec<_>, Vec<_>) =
+        numbered.partition(|(_, device)| device.memory != 0 || device.share != 0);
     let mut results: Vec<_> = std::thread::scope(|scope| {
         let start = |(ordinal, device)| (ordinal, scope.spawn(move || attach(device, ordinal, greeting)));
         let threads: Vec<_> = others.into_iter().map(start).collect();
@@ -331,7 +332,7 @@ fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Ve
     Err(error.code())
 }
 
-/// Attaches the vGPUs of these ordinals that have a quota, up to the first that is refused. All programs take guarantees
+/// Attaches the vGPUs of these ordinals that have a quota or a share, up to the first that is refused. All programs take guarantees
 /// one after the other and in the same order of a server's GPUs, so that no two wait for each other's.
 fn attach_in_turn(
     mut wanted: Vec<(u32, &WantedDevice)>,

@@ -1167,7 +1167,13 @@ impl<'a> Sample<'a> for DeliveryFollows {
 
 impl<'a> Sample<'a> for Waiting {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { ahead: Sample::sample(source), memory: Sample::sample(source), guarantee: Sample::sample(source) }
+        Self {
+            ahead: Sample::sample(source),
+            memory: Sample::sample(source),
+            guarantee: Sample::sample(source),
+            share: Sample::sample(source),
+            free_share: Sample::sample(source),
+        }
     }
 }
 

@@ -270,7 +270,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, which the server guarantees; 0 for best effort: whatever is left. If there is no room for a guarantee, the request waits for it for `wait_ms`, behind those that came before it for the same GPU; until the reply come `Waiting`s, and a closed connection is forgotten. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other. `guaranteed` says whether the reply's `memory` is a guarantee; else it is the most that a session may have of what is left. `share` is thousandths of the GPU's time that the session gets whenever it has work, 0 for what others' shares leave; `weight` (up to 1000, 0: none of its own) divides that among a user's sessions; `class` is 0 for batch and 1 for latency; after `time_ms`, if that is not 0, the server ends the session.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, which the server guarantees; 0 for best effort: whatever is left. If there is no room for a guarantee or a share, the request waits for it for `wait_ms`, behind those that came before it for the same of this GPU; until the reply come `Waiting`s, and a closed connection is forgotten. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`. `server` is 16 random bytes that the daemon chose at its start: sessions with the same bytes can import from each other. `guaranteed` says whether the reply's `memory` is a guarantee; else it is the most that a session may have of what is left. `share` is thousandths of the GPU's time that the session gets whenever it has work, 0 for what others' shares leave; `weight` (up to 1000, 0: none of its own) divides that among a user's sessions; `class` is 0 for batch and 1 for latency; after `time_ms`, if that is not 0, the server ends the session.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -1046,7 +1046,7 @@ impl Message for DeliveryFollows {
     }
 }
 
-/// The `Attach` of this connection waits for room: so many requests for the same GPU are ahead of it, it has asked for `memory` bytes, and `guarantee` bytes are free for a guarantee. Comes about once a second, the first time after a second.
+/// The `Attach` of this connection waits for room: so many requests for the same of this GPU are ahead of it; it has asked for `memory` bytes, and `guarantee` bytes are free for a guarantee; it has asked for `share` thousandths of its time, and `free_share` are free. Comes about once a second, the first time after a second.
 ///
 /// Kind 0x0088, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -1054,16 +1054,24 @@ pub struct Waiting {
     pub ahead: u32,
     pub memory: u64,
     pub guarantee: u64,
+    pub share: u32,
+    pub free_share: u32,
 }
 
 impl<'a> Field<'a> for Waiting {
-    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<20>(out);
+        let room = crate::reader::room::<28>(out);
         room[0..4].copy_from_slice(&self.ahead.to_le_bytes());
         room[4..12].copy_from_slice(&self.memory.to_le_bytes());
         room[12..20].copy_from_slice(&self.guarantee.to_le_bytes());
+        room[20..24].copy_from_slice(&self.share.to_le_bytes());
+        room[24..28].copy_from_slice(&self.free_share.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1071,6 +1079,8 @@ impl<'a> Field<'a> for Waiting {
             ahead: reader.field("ahead")?,
             memory: reader.field("memory")?,
             guarantee: reader.field("guarantee")?,
+            share: reader.field("share")?,
+            free_share: reader.field("free_share")?,
         })
     }
 }

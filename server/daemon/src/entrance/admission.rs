@@ -23,7 +23,7 @@ use crate::status;
 use crate::usage::accounting::NoRoom;
 use crate::usage::door::Door;
 use crate::usage::place::{Applicant, Place};
-use crate::usage::queue::{Turn, Waiter};
+use crate::usage::queue::{Room, Turn, Waiter};
 use crate::usage::request::{SessionRequest, process_of};
 use crate::usage::sessions::{Admission, Conditions, Sessions};
 use crate::usage::turns::TurnPlace;
@@ -96,23 +96,24 @@ pub(crate) fn check(
 /// Admits an applicant, or gives it a place in the queue.
 pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, Refusal> {
     let mut sessions = server.sessions();
-    if applicant.conditions.is_guaranteed {
-        let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
-        let most = sessions.accounting().most_for_guarantee(gpu);
-        if bytes > most {
-            return Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most)));
+    let wants = wanted(&applicant);
+    if wants != Room::default() {
+        let gpu = applicant.gpu;
+        let (free, most) = promisable(server, &mut sessions, gpu);
+        if !most.holds(wants) {
+            return Err(refusal(server, SessionRefusal::Memory, never(gpu, wants.bytes, most.bytes)));
         }
-        let (free, now) = (sessions.accounting().free_for_guarantee(gpu), Instant::now());
-        let ahead = sessions.queue().ahead(gpu, free, now);
-        if ahead != 0 || bytes > free {
+        let now = Instant::now();
+        let ahead = sessions.queue().ahead(gpu, wants, free, now);
+        if ahead != 0 || !free.holds(wants) {
             if applicant.wait.is_zero() {
-                return Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead)));
+                return Err(not_now(server, gpu, wants, free, ahead));
             }
             within_limits(server, &sessions, &applicant)?;
             let (source, until) = (applicant.session_request.source, now + applicant.wait);
             let number = sessions
                 .queue()
-                .join(Waiter { gpu, bytes, source, since: now, until })
+                .join(Waiter { gpu, wants, source, since: now, until })
                 .map_err(|full| refusal(server, SessionRefusal::Memory, full.to_string()))?;
             return Ok(Admitted::Waits(Place { table: server.sessions.clone(), number, applicant }));
         }
@@ -120,14 +121,26 @@ pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, R
     seat(server, &mut sessions, &applicant).map(Admitted::Session)
 }
 
+/// What an applicant wants to be promised.
+fn wanted(applicant: &Applicant) -> Room {
+    let Conditions { is_guaranteed, quota, terms, .. } = &*applicant.conditions;
+    Room { bytes: if *is_guaranteed { *quota } else { 0 }, share: terms.share }
+}
+
+/// What of a GPU is free to be promised, and the most that ever is.
+fn promisable(server: &Server, sessions: &mut Sessions, gpu: u32) -> (Room, Room) {
+    let accounting = sessions.accounting();
+    let free = Room { bytes: accounting.free_for_guarantee(gpu), share: server.turns.free_share(gpu) };
+    (free, Room { bytes: accounting.most_for_guarantee(gpu), share: WHOLE })
+}
+
 /// Looks whether an applicant's turn has come.
 pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
     let Place { number, applicant, .. } = place;
     still_good(server, applicant.session_request.token)?;
-    let (gpu, bytes) = (applicant.gpu, applicant.conditions.quota);
+    let (gpu, wants) = (applicant.gpu, wanted(applicant));
     let mut sessions = server.sessions();
-    let accounting = sessions.accounting();
-    let (free, most) = (accounting.free_for_guarantee(gpu), accounting.most_for_guarantee(gpu));
+    let (free, most) = promisable(server, &mut sessions, gpu);
     match sessions.queue().turn(*number, (free, most), Instant::now()) {
         Turn::Go => {
             let admission = seat(server, &mut sessions, applicant)?;
@@ -137,11 +150,21 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
         }
         Turn::Wait(ahead) => {
             let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-            Ok(Look::Waits(Waiting { ahead, memory: bytes, guarantee: free }))
+            let (memory, guarantee) = (wants.bytes, free.bytes);
+            Ok(Look::Waits(Waiting { ahead, memory, guarantee, share: wants.share, free_share: free.share }))
         }
-        Turn::Never => Err(refusal(server, SessionRefusal::Memory, never(gpu, bytes, most))),
-        Turn::Late(ahead) => Err(refusal(server, SessionRefusal::Memory, no_room(gpu, bytes, free, ahead))),
+        Turn::Never => Err(refusal(server, SessionRefusal::Memory, never(gpu, wants.bytes, most.bytes))),
+        Turn::Late(ahead) => Err(not_now(server, gpu, wants, free, ahead)),
     }
+}
+
+/// Refuses what is not free now: for its memory, or for its part of the time.
+fn not_now(server: &Server, gpu: u32, wants: Room, free: Room, ahead: usize) -> Refusal {
+    let lacks_memory = wants.bytes > free.bytes || (wants.share <= free.share && wants.bytes != 0);
+    if lacks_memory {
+        return refusal(server, SessionRefusal::Memory, no_room(gpu, wants.bytes, free.bytes, ahead));
+    }
+    refusal(server, SessionRefusal::Share, no_time(gpu, wants.share, free.share, ahead))
 }
 
 /// Refuses a token that was revoked while its holder waited.
@@ -243,13 +266,7 @@ pub(crate) fn take_turns(
     let rights = conditions.source.name().and_then(|name| server.users.rights(name));
     let weight = rights.map_or(1, |rights| rights.weight);
     let terms = (conditions.source, weight, conditions.terms);
-    server.turns.join(gpu, terms, beside, channel).map_err(|NoShare { asked, free }| {
-        let (asked, free) = (percent(asked), percent(free));
-        format!(
-            "no room on GPU {gpu}: {asked} of its time were asked for, {free} are free\n  ask for less with --share, or leave it \
-             out: the program then gets what others' shares leave"
-        )
-    })
+    server.turns.join(gpu, terms, beside, channel).map_err(|NoShare { asked, free }| no_time(gpu, asked, free, 0))
 }
 
 /// The same conditions with this quota.
@@ -272,9 +289,21 @@ fn size(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
+/// What stands behind a refusal where others came before.
+fn behind(ahead: usize) -> String {
+    if ahead == 0 { String::new() } else { format!(" and {ahead} requests wait already") }
+}
+
+fn no_time(gpu: u32, asked: u32, free: u32, ahead: usize) -> String {
+    let (asked, free, behind) = (percent(asked), percent(free), behind(ahead));
+    format!(
+        "no room on GPU {gpu}: {asked} of its time were asked for, {free} are free{behind}\n  wait longer (--wait 10m), ask for less \
+         with --share, or leave it out: the program then gets what others' shares leave"
+    )
+}
+
 fn no_room(gpu: u32, bytes: u64, free: u64, ahead: usize) -> String {
-    let (asked, free) = (size(bytes), size(free));
-    let behind = if ahead == 0 { String::new() } else { format!(" and {ahead} requests wait already") };
+    let (asked, free, behind) = (size(bytes), size(free), behind(ahead));
     format!(
         "no room on GPU {gpu}: {asked} were asked for, {free} are free for a guarantee{behind}\n  wait longer (--wait 10m), ask \
          for less, or leave out --memory: the program then takes what is left"

@@ -1,5 +1,5 @@
 //! The queue of requests that wait for room on a GPU, first come, first served.
-//! In: requests as they come and leave, what is free for a guarantee, the time. Out: whether one waits, goes or is too late.
+//! In: requests as they come and leave, what is free to be promised, the time. Out: whether one waits, goes or is too late.
 //! Pure: it has no clock, wakes nobody and takes no memory. A large request is not overtaken by smaller ones behind it, unless it
 //! has waited for very long: it may wait for what its own peer holds, and others would wait with it. The limit per peer comes
 //! before the limit for all, so that one peer meets its own first.
@@ -14,12 +14,33 @@ const WAITING: Share = Share { all: 128, each: 16 };
 /// A request that has waited for so long, and does not fit, holds up nobody any more. It stays first as soon as it fits.
 const HOLDS: Duration = Duration::from_secs(600);
 
-/// A request for a guarantee.
+/// What is promised of a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Bytes of its memory.
+    pub(crate) bytes: u64,
+    /// Thousandths of its time.
+    pub(crate) share: u32,
+}
+
+impl Room {
+    /// Whether this holds what another wants.
+    pub(crate) fn holds(self, wanted: Self) -> bool {
+        wanted.bytes <= self.bytes && wanted.share <= self.share
+    }
+
+    /// Whether two want of the same.
+    fn competes(self, other: Self) -> bool {
+        (self.bytes != 0 && other.bytes != 0) || (self.share != 0 && other.share != 0)
+    }
+}
+
+/// A request for what is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiter {
     pub(crate) gpu: u32,
-    /// The quota that it has asked for.
-    pub(crate) bytes: u64,
+    /// What it has asked for.
+    pub(crate) wants: Room,
     /// The peer whose share it counts for; `None`: the server's own user, who has none.
     pub(crate) source: Option<Source>,
     /// When it began to wait.
@@ -29,9 +50,10 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Whether those behind it wait for it, where so many bytes are free.
-    fn holds(&self, free: u64, now: Instant) -> bool {
-        self.bytes <= free || now.saturating_duration_since(self.since) < HOLDS
+    /// Whether one behind it that wants this waits for it, where so much is free.
+    fn holds_up(&self, wants: Room, free: Room, now: Instant) -> bool {
+        let has_waited = now.saturating_duration_since(self.since) >= HOLDS;
+        self.wants.competes(wants) && (free.holds(self.wants) || !has_waited)
     }
 }
 
@@ -87,16 +109,16 @@ impl Queue {
         self.waiters.remove(&number);
     }
 
-    /// What becomes of a waiter now, where so many bytes of its GPU are free for a guarantee, of so many at most. It stays
-    /// until it leaves.
-    pub(crate) fn turn(&self, number: u64, (free, most): (u64, u64), now: Instant) -> Turn {
+    /// What becomes of a waiter now, where so much of its GPU is free to be promised, of so much at most. It stays until it
+    /// leaves.
+    pub(crate) fn turn(&self, number: u64, (free, most): (Room, Room), now: Instant) -> Turn {
         // One that has left has no time either.
         let Some(waiter) = self.waiters.get(&number) else { return Turn::Late(0) };
         let others = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu);
-        let ahead = others.filter(|(_, other)| other.holds(free, now)).count();
-        if ahead == 0 && waiter.bytes <= free {
+        let ahead = others.filter(|(_, other)| other.holds_up(waiter.wants, free, now)).count();
+        if ahead == 0 && free.holds(waiter.wants) {
             Turn::Go
-        } else if waiter.bytes > most {
+        } else if !most.holds(waiter.wants) {
             Turn::Never
         } else if now >= waiter.until {
             Turn::Late(ahead)
@@ -105,9 +127,9 @@ impl Queue {
         }
     }
 
-    /// The number of waiters for a GPU that a further one waits for, where so many bytes are free.
-    pub(crate) fn ahead(&self, gpu: u32, free: u64, now: Instant) -> usize {
-        self.waiters.values().filter(|waiter| waiter.gpu == gpu && waiter.holds(free, now)).count()
+    /// The number of waiters for a GPU that a further one that wants this waits for, where so much is free.
+    pub(crate) fn ahead(&self, gpu: u32, wants: Room, free: Room, now: Instant) -> usize {
+        self.waiters.values().filter(|waiter| waiter.gpu == gpu && waiter.holds_up(wants, free, now)).count()
     }
 
     /// The number of waiters.

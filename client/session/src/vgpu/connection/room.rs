@@ -1,4 +1,4 @@
-//! The wait for room on a GPU, by a request that has asked for a quota.
+//! The wait for room on a GPU, by a request that has asked for a quota or a share.
 //! In: news of the server. Out: the reply's body; lines on stderr when that takes longer than a second.
 //! It waits no longer than the user said, whatever the server says.
 
@@ -48,11 +48,18 @@ impl Dialogue<'_> {
 /// A line about a wait.
 fn line(news: &Waiting, wanted: &WantedDevice) -> String {
     let (gpu, server) = (wanted.place.gpu, &wanted.place.server);
-    let [asked, free] = [news.memory, news.guarantee].map(|bytes| bytes >> 20);
     let ahead = news.ahead;
-    format!(
-        "floe: waiting for {asked} MiB on GPU {gpu} of {server}: free for a guarantee {free} MiB, requests ahead: {ahead}\n"
-    )
+    let [memory, guarantee] = [news.memory, news.guarantee].map(|bytes| format!("{} MiB", bytes >> 20));
+    let [share, free_share] = [news.share, news.free_share].map(floe_size::percent);
+    let (asked, free) = match (news.memory, news.share) {
+        (_, 0) => (memory, format!("for a guarantee {guarantee}")),
+        (0, _) => (format!("{share} of the time"), free_share),
+        _ => (
+            format!("{memory} and {share} of the time"),
+            format!("for a guarantee {guarantee}, of the time {free_share}"),
+        ),
+    };
+    format!("floe: waiting for {asked} on GPU {gpu} of {server}: free {free}, requests ahead: {ahead}\n")
 }
 
 #[cfg(test)]
@@ -65,10 +72,17 @@ mod tests {
     fn a_line_says_how_much_is_asked_how_much_is_free_and_who_is_ahead() {
         let place = GpuAddress { server: "h".to_owned(), gpu: 1 };
         let wanted = WantedDevice { place, memory: 8 << 30, share: 0, twin: 0 };
-        let news = Waiting { ahead: 2, memory: 8 << 30, guarantee: 3 << 30 };
-        assert_eq!(
-            line(&news, &wanted),
-            "floe: waiting for 8192 MiB on GPU 1 of h: free for a guarantee 3072 MiB, requests ahead: 2\n"
-        );
+        for (memory, share, expected) in [
+            (8 << 30, 0, "8192 MiB on GPU 1 of h: free for a guarantee 3072 MiB"),
+            (0, 250, "25% of the time on GPU 1 of h: free 10%"),
+            (
+                8 << 30,
+                250,
+                "8192 MiB and 25% of the time on GPU 1 of h: free for a guarantee 3072 MiB, of the time 10%",
+            ),
+        ] {
+            let news = Waiting { ahead: 2, memory, guarantee: 3 << 30, share, free_share: 100 };
+            assert_eq!(line(&news, &wanted), format!("floe: waiting for {expected}, requests ahead: 2\n"));
+        }
     }
 }

@@ -17,8 +17,12 @@ const CAPACITY: u64 = 10 * GIB;
 /// Bytes of a context: no less than each is counted with.
 const CONTEXT: u64 = GIB / 2;
 
+fn memory(bytes: u64) -> Room {
+    Room { bytes, share: 0 }
+}
+
 fn waiter(gpu: u32, bytes: u64, user: Option<u32>, until: Instant) -> Waiter {
-    Waiter { gpu, bytes, source: user.map(Source::User), since: until, until }
+    Waiter { gpu, wants: memory(bytes), source: user.map(Source::User), since: until, until }
 }
 
 #[test]
@@ -30,10 +34,10 @@ fn one_that_has_not_fitted_for_long_holds_up_nobody_and_goes_first_when_it_fits(
         queue.join(waiter).expect("there is room to wait")
     });
     let just = now + HOLDS - Duration::from_millis(1);
-    assert_eq!([large, small].map(|it| queue.turn(it, (7, 9), just)), [Turn::Wait(0), Turn::Wait(1)]);
-    assert_eq!((queue.ahead(0, 7, just), queue.ahead(0, 7, now + HOLDS)), (2, 1));
-    assert_eq!([large, small].map(|it| queue.turn(it, (7, 9), now + HOLDS)), [Turn::Wait(0), Turn::Go]);
-    assert_eq!([large, small].map(|it| queue.turn(it, (8, 9), now + HOLDS)), [Turn::Go, Turn::Wait(1)]);
+    assert_eq!([large, small].map(|it| queue.turn(it, (memory(7), memory(9)), just)), [Turn::Wait(0), Turn::Wait(1)]);
+    assert_eq!((queue.ahead(0, memory(1), memory(7), just), queue.ahead(0, memory(1), memory(7), now + HOLDS)), (2, 1));
+    assert_eq!([large, small].map(|it| queue.turn(it, (memory(7), memory(9)), now + HOLDS)), [Turn::Wait(0), Turn::Go]);
+    assert_eq!([large, small].map(|it| queue.turn(it, (memory(8), memory(9)), now + HOLDS)), [Turn::Go, Turn::Wait(1)]);
 }
 
 #[test]
@@ -42,10 +46,32 @@ fn a_small_one_does_not_overtake_a_large_one_and_gpus_do_not_wait_for_each_other
     let until = now + Duration::from_secs(9);
     let [large, small, other] = [(0, 8), (0, 1), (1, 1)]
         .map(|(gpu, bytes)| queue.join(waiter(gpu, bytes, Some(1), until)).expect("there is room to wait"));
-    assert_eq!([large, small, other].map(|it| queue.turn(it, (7, 9), now)), [Turn::Wait(0), Turn::Wait(1), Turn::Go]);
-    assert_eq!([large, small].map(|it| queue.turn(it, (8, 9), now)), [Turn::Go, Turn::Wait(1)]);
+    assert_eq!(
+        [large, small, other].map(|it| queue.turn(it, (memory(7), memory(9)), now)),
+        [Turn::Wait(0), Turn::Wait(1), Turn::Go]
+    );
+    assert_eq!([large, small].map(|it| queue.turn(it, (memory(8), memory(9)), now)), [Turn::Go, Turn::Wait(1)]);
     queue.leave(large);
-    assert_eq!(queue.turn(small, (1, 9), now), Turn::Go);
+    assert_eq!(queue.turn(small, (memory(1), memory(9)), now), Turn::Go);
+}
+
+/// Who waits for memory does not wait for those that wait for time, and the other way around.
+#[test]
+fn requests_wait_for_those_that_want_of_the_same() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let until = now + Duration::from_secs(9);
+    let wants =
+        [Room { bytes: 0, share: 800 }, memory(4), Room { bytes: 4, share: 100 }, Room { bytes: 0, share: 100 }];
+    let all = wants.map(|wants| queue.join(Waiter { wants, ..waiter(0, 0, Some(1), until) }).expect("there is room"));
+    let (free, most) = (Room { bytes: 8, share: 300 }, Room { bytes: 9, share: 1000 });
+    let turns = all.map(|it| queue.turn(it, (free, most), now));
+    assert_eq!(turns, [Turn::Wait(0), Turn::Go, Turn::Wait(2), Turn::Wait(2)]);
+    let free = Room { share: 800, ..free };
+    assert_eq!(queue.turn(all[0], (free, most), now), Turn::Go);
+    queue.leave(all[0]);
+    assert_eq!(all.map(|it| queue.turn(it, (free, most), now))[1..], [Turn::Go, Turn::Wait(1), Turn::Wait(1)]);
+    let never = Room { share: 90, ..most };
+    assert_eq!(queue.turn(all[3], (free, never), now), Turn::Never);
 }
 
 #[test]
@@ -53,8 +79,8 @@ fn one_whose_time_is_up_is_late_unless_there_is_room_at_last() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let first = queue.join(waiter(0, 8, Some(1), now)).expect("there is room to wait");
     let second = queue.join(waiter(0, 8, Some(1), now)).expect("there is room to wait");
-    assert_eq!([first, second].map(|it| queue.turn(it, (7, 9), now)), [Turn::Late(0), Turn::Late(1)]);
-    assert_eq!(queue.turn(first, (8, 9), now), Turn::Go);
+    assert_eq!([first, second].map(|it| queue.turn(it, (memory(7), memory(9)), now)), [Turn::Late(0), Turn::Late(1)]);
+    assert_eq!(queue.turn(first, (memory(8), memory(9)), now), Turn::Go);
 }
 
 #[test]
@@ -63,10 +89,10 @@ fn one_that_can_no_more_have_its_room_does_not_hold_up_those_behind_it() {
     let until = now + Duration::from_secs(9);
     let [large, small] =
         [8, 1].map(|bytes| queue.join(waiter(0, bytes, Some(1), until)).expect("there is room to wait"));
-    assert_eq!([large, small].map(|it| queue.turn(it, (5, 8), now)), [Turn::Wait(0), Turn::Wait(1)]);
-    assert_eq!(queue.turn(large, (5, 7), now), Turn::Never);
+    assert_eq!([large, small].map(|it| queue.turn(it, (memory(5), memory(8)), now)), [Turn::Wait(0), Turn::Wait(1)]);
+    assert_eq!(queue.turn(large, (memory(5), memory(7)), now), Turn::Never);
     queue.leave(large);
-    assert_eq!(queue.turn(small, (5, 7), now), Turn::Go);
+    assert_eq!(queue.turn(small, (memory(5), memory(7)), now), Turn::Go);
 }
 
 #[test]
@@ -81,7 +107,10 @@ fn a_peer_meets_its_own_limit_before_that_of_all_and_what_leaves_makes_room() {
     queue.leave(numbers[3]);
     queue.leave(numbers[3]);
     assert!(queue.join(waiter(0, 1, Some(2), now)).is_ok());
-    assert_eq!((queue.count(), queue.ahead(0, 0, now), queue.ahead(1, 0, now)), (all, all, 0));
+    assert_eq!(
+        (queue.count(), queue.ahead(0, memory(1), memory(0), now), queue.ahead(1, memory(1), memory(0), now)),
+        (all, all, 0)
+    );
 }
 
 #[derive(Debug, Clone)]
@@ -229,12 +258,12 @@ impl Stage {
             its.reverse();
             for (number, waiter) in its {
                 let (free, most) = (self.accounting.free_for_guarantee(gpu), self.accounting.most_for_guarantee(gpu));
-                match self.queue.turn(number, (free, most), self.now) {
+                match self.queue.turn(number, (memory(free), memory(most)), self.now) {
                     Turn::Go => {
                         prop_assert_eq!(self.waiting[gpu as usize].front().map(|(first, _)| *first), Some(number));
                         let session = self.next();
-                        prop_assert!(self.accounting.guarantee(session, gpu, waiter.bytes).is_ok());
-                        self.sessions.push(Held { session, gpu, quota: waiter.bytes, granted: 0 });
+                        prop_assert!(self.accounting.guarantee(session, gpu, waiter.wants.bytes).is_ok());
+                        self.sessions.push(Held { session, gpu, quota: waiter.wants.bytes, granted: 0 });
                         self.forget(gpu, number);
                     }
                     Turn::Late(_) => {
@@ -242,7 +271,7 @@ impl Stage {
                         self.forget(gpu, number);
                     }
                     Turn::Never => {
-                        prop_assert!(waiter.bytes > most);
+                        prop_assert!(waiter.wants.bytes > most);
                         self.forget(gpu, number);
                     }
                     Turn::Wait(_) => prop_assert!(self.now < waiter.until),
