@@ -86,6 +86,9 @@ fn tests() -> Result<()> {
     limited.env("FLOE_DIST", target_folder().join("dist"));
     limited.env("FLOE_BENCH", target_folder().join("bench"));
     limited.env("FLOE_EXAMPLES", target_folder().join("examples"));
+    // Tests of whole systems wait for other processes half of the time.
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    limited.env("RUST_TEST_THREADS", (processors + processors.div_ceil(2)).to_string());
     run(&mut limited).context(format!(
         "the tests failed (exit codes 124 and 137: one of those listed above as running for over 60 seconds never ended, and all were killed after {TESTS_LIMIT_S} s)"
     ))
