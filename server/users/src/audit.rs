@@ -171,8 +171,12 @@ impl Audit {
 }
 
 fn append(path: &Path) -> Result<File, FileError> {
-    // What cannot be read is written all the same.
-    let opened = |reads| OpenOptions::new().read(reads).append(true).create(true).mode(0o600).open(path);
+    // What cannot be read is written all the same. A pipe that nobody reads loses lines, and holds up no admission.
+    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = |reads| {
+        let mut options = OpenOptions::new();
+        options.read(reads).append(true).create(true).mode(0o600).custom_flags(no_wait).open(path)
+    };
     let file = opened(true).or_else(|_| opened(false));
     file.map_err(|source| FileError::Unwritable { path: path.to_path_buf(), source })
 }
@@ -277,6 +281,20 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("written");
         assert!(text.starts_with('\n') && text.contains("\"lost\":2"), "{text}");
         assert!(Audit::open(Some(Path::new("/nonexistent/audit"))).is_err());
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_loses_lines_and_holds_up_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        let audit = Audit::open(Some(&path)).expect("opened");
+        let long = "x".repeat(4096);
+        let event = Event::Moved { session: 1, what: &long };
+        let told = (0..1000).filter(|_| audit.write(&whose("alice"), &event, Instant::now()).is_err()).count();
+        assert_eq!(told, 1);
+        assert!(lock(&audit.state).lost > 900);
     }
 
     #[test]
