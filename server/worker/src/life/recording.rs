@@ -81,12 +81,13 @@ impl Recording {
         Ok(cupti.version())
     }
 
-    /// Records nothing more.
+    /// Records nothing more. CUPTI is not touched where nothing was recorded: a session that never pays for it would have it set
+    /// up.
     pub(crate) fn stop(&self) -> Result<(), Fault> {
         let cupti = self.cupti()?;
         self.on.store(false, Ordering::Release);
-        let _kept = self.kept();
-        cupti.record(0).map_err(failed)
+        let kept = self.kept();
+        if kept.is_none() { Ok(()) } else { cupti.record(0).map_err(failed) }
     }
 
     /// Where nothing more is recorded, what is left is taken now.
