@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_tests::{Floed, installation};
-use rcgen::{CertificateParams, CustomExtension, SanType, date_time_ymd};
+use rcgen::{CertificateParams, CustomExtension, SanType, SerialNumber, date_time_ymd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -25,6 +25,8 @@ struct Stage {
     /// The file of authorities that name users.
     trusted: PathBuf,
     audit: PathBuf,
+    /// The list of revoked certificates.
+    revoked: PathBuf,
     _folder: TempDir,
 }
 
@@ -33,6 +35,11 @@ type Pair = [PathBuf; 2];
 
 impl Stage {
     fn new(policy: &str) -> Self {
+        Self::with(policy, &[], |_| String::new())
+    }
+
+    /// The same with these flags, and a list of revoked certificates.
+    fn with(policy: &str, flags: &[&str], list: impl Fn(&Authority) -> String) -> Self {
         let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("policy.toml"), policy).unwrap();
@@ -40,9 +47,12 @@ impl Stage {
         let [certificate, key] = authority.sign("localhost").map(text);
         let (users, policy) = (text(at("users.pem")), text(at("policy.toml")));
         let own = ["--tls-certificate", &certificate, "--tls-key", &key, "--tls-user-authorities", &users];
-        let audit = text(at("audit.jsonl"));
-        let daemon = Floed::start_logging(&[&own[..], &["--policy", &policy, "--audit", &audit]].concat());
-        Self { authority, daemon, trusted: at("users.pem"), audit: at("audit.jsonl"), _folder: folder }
+        let (audit, revoked) = (text(at("audit.jsonl")), at("revoked.pem"));
+        std::fs::write(&revoked, list(&authority)).unwrap();
+        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("REVOKED", &text(revoked.clone()))).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let daemon = Floed::start_logging(&[&own[..], &["--policy", &policy, "--audit", &audit], &flags].concat());
+        Self { authority, daemon, trusted: at("users.pem"), audit: at("audit.jsonl"), revoked, _folder: folder }
     }
 
     /// A certificate with these names of users, signed by an authority.
@@ -195,4 +205,30 @@ fn authorities_are_read_again_at_sighup_and_broken_ones_change_nothing() {
     std::fs::copy(other.file(), &stage.trusted).unwrap();
     stage.reload("certificates read again");
     assert!(!is_let_in(&first) && is_let_in(&second));
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_from_the_next_sighup_on_and_an_old_list_refuses_all() {
+    let stage =
+        Stage::with("[users.alice]\n", &["--tls-revocations", "REVOKED"], |authority| authority.revokes(&[7], true));
+    let numbered = |number: u64| {
+        let mut parameters = CertificateParams::new(Vec::<String>::new()).unwrap();
+        parameters.serial_number = Some(SerialNumber::from(number));
+        parameters.subject_alt_names = vec![SanType::URI("floe:alice".try_into().unwrap())];
+        stage.authority.sign_with(&format!("number-{number}"), parameters)
+    };
+    let [seventh, eighth] = [7, 8].map(numbered);
+    let is_let_in = |pair: &Pair| stage.floe(&["ps"], Some(pair), None).status.success();
+    assert!(!is_let_in(&seventh) && is_let_in(&eighth));
+    let refused = stage.floe(&["ps"], Some(&seventh), None);
+    assert!(words(&refused).contains("this client's certificate: it was revoked"), "{}", words(&refused));
+    std::fs::write(&stage.revoked, stage.authority.revokes(&[8], true)).unwrap();
+    stage.reload("certificates read again");
+    assert!(is_let_in(&seventh) && !is_let_in(&eighth));
+    std::fs::write(&stage.revoked, "no list").unwrap();
+    stage.reload("the certificates stay as they were");
+    assert!(is_let_in(&seventh) && !is_let_in(&eighth));
+    std::fs::write(&stage.revoked, stage.authority.revokes(&[], false)).unwrap();
+    stage.reload("certificates read again");
+    assert!(!is_let_in(&seventh) && !is_let_in(&eighth));
 }

@@ -58,6 +58,12 @@ pub enum DaemonError {
     /// Certificates of clients either are asked for beside the token, or name users in its place.
     #[error("--tls-client-authorities and --tls-user-authorities are both set\n  omit one of them")]
     TwoAuthorities,
+    /// Nobody's certificates are looked at.
+    #[error(
+        "--tls-revocations needs certificates of clients\n  name their authorities with --tls-user-authorities or \
+         --tls-client-authorities"
+    )]
+    NoAuthorities,
     /// TLS is the only protection allowed, and another one is allowed too.
     #[error("--tls-only and {0} are both set\n  omit one of them, or write {0}=no")]
     TlsOnly(&'static str),

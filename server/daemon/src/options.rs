@@ -185,7 +185,11 @@ impl Settings {
             (None, None) => Clients::Unasked,
         };
         let needs_certificate = self.tls_only || clients != Clients::Unasked;
-        self.tls = identity.map(|identity| ServerTls::with(identity, clients)).transpose()?;
+        if clients == Clients::Unasked && values.tls_revocations.is_some() {
+            return Err(DaemonError::NoAuthorities);
+        }
+        let revoked = values.tls_revocations.clone();
+        self.tls = identity.map(|identity| ServerTls::with(identity, clients, revoked)).transpose()?;
         if needs_certificate && self.tls.is_none() {
             return Err(DaemonError::NoCertificate);
         }

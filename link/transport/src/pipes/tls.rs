@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
@@ -119,6 +119,7 @@ pub struct ServerTls {
     pub(crate) config: Arc<ServerConfig>,
     identity: Identity,
     clients: Clients,
+    revoked: Option<PathBuf>,
 }
 
 impl ServerTls {
@@ -128,16 +129,21 @@ impl ServerTls {
     /// [`TlsError`] naming the file.
     pub fn new(identity: &Identity, client_authorities: Option<&Path>) -> Result<Self, TlsError> {
         let clients = client_authorities.map_or(Clients::Unasked, |path| Clients::Certified(path.to_owned()));
-        Self::with(identity.clone(), clients)
+        Self::with(identity.clone(), clients, None)
     }
 
-    /// Shows an identity to clients.
+    /// Shows an identity to clients, and takes no certificate that is on a list of revoked ones in this PEM file. A list that is
+    /// out of date takes no certificate of its authority: nobody knows what is on the next one.
     ///
     /// # Errors
     /// [`TlsError`] naming the file.
-    pub fn with(identity: Identity, clients: Clients) -> Result<Self, TlsError> {
+    pub fn with(identity: Identity, clients: Clients, revoked: Option<PathBuf>) -> Result<Self, TlsError> {
+        let lists = revoked.as_deref().map(revocations).transpose()?.unwrap_or_default();
         let signed_by = |path: &Path| {
-            Ok::<_, TlsError>(WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider()))
+            let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider());
+            // An authority may have no list.
+            let builder = builder.with_crls(lists.clone()).allow_unknown_revocation_status();
+            Ok::<_, TlsError>(builder.enforce_revocation_expiration())
         };
         let verifier: Arc<dyn ClientCertVerifier> = match &clients {
             Clients::Unasked => WebPkiClientVerifier::no_client_auth(),
@@ -150,7 +156,7 @@ impl ServerTls {
         let mut config = config.map_err(useless)?;
         // TLS sessions are never resumed.
         config.send_tls13_tickets = 0;
-        Ok(Self { config: Arc::new(config), identity, clients })
+        Ok(Self { config: Arc::new(config), identity, clients, revoked })
     }
 
     /// The same by its files as they are now.
@@ -158,7 +164,7 @@ impl ServerTls {
     /// # Errors
     /// [`TlsError`] naming the file.
     pub fn again(&self) -> Result<Self, TlsError> {
-        Self::with(self.identity.clone(), self.clients.clone())
+        Self::with(self.identity.clone(), self.clients.clone(), self.revoked.clone())
     }
 
     /// Whether certificates of clients name users.
@@ -184,6 +190,13 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
     let chain = read().map_err(file("certificates", path))?;
     if chain.is_empty() { Err(file("certificates", path)(pem::Error::NoItemsFound)) } else { Ok(chain) }
+}
+
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    const WHAT: &str = "lists of revoked certificates";
+    let read = || CertificateRevocationListDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let lists = read().map_err(file(WHAT, path))?;
+    if lists.is_empty() { Err(file(WHAT, path)(pem::Error::NoItemsFound)) } else { Ok(lists) }
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {

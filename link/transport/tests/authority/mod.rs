@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod, KeyPair,
+    RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use tempfile::TempDir;
 
 /// An authority in a folder.
@@ -40,5 +43,25 @@ impl Authority {
         std::fs::write(&paths[0], certificate.pem()).unwrap();
         std::fs::write(&paths[1], key.serialize_pem()).unwrap();
         paths
+    }
+
+    /// Its list of revoked certificates as PEM: these numbers, as it was said in 2020, until that year or for long.
+    #[allow(dead_code, reason = "not every test has a list")]
+    pub(crate) fn revokes(&self, numbers: &[u64], is_current: bool) -> String {
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(if is_current { 2120 } else { 2021 }, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 }
