@@ -1,11 +1,11 @@
-//! What packages take from `floe` itself: scripts of shells, pages of the manual. In: an installation. Out: what `bash`
-//! completes, the pages that there are.
+//! What packages take from `floe` itself: scripts of shells, pages of the manual; and a wheel. In: an installation. Out: what
+//! `bash` completes, the pages that there are, what a `floe` does that pip has installed.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use floe_tests::installation;
+use floe_tests::{built_examples, installation, made_folder, repository};
 
 fn floe(arguments: &[&str]) -> String {
     let floe = installation().join("bin/floe");
@@ -79,5 +79,48 @@ fn every_command_has_a_page_of_the_manual_and_floed_too() {
     for (page, words) in [("floe-run.1", "\\-\\-memory"), ("floed.8", "FLOE_LISTEN"), ("floe.1", "floe\\-migrate(1)")] {
         let text = std::fs::read_to_string(pages.join(page)).expect("there");
         assert!(text.contains(".TH") && text.contains(words), "{page}: {text}");
+    }
+}
+
+/// The wheel of an installation without what only a debugger reads, in this folder.
+fn wheel(folder: &Path) -> PathBuf {
+    let mut python = Command::new("python3");
+    python.arg(repository().join("xtask/package/wheel.py")).arg(made_folder("FLOE_BENCH", "bench")).arg(folder);
+    let output = python.args(["0.1.0", "2.17"]).arg(repository().join("LICENSE-MIT")).output().expect("python3 runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+#[test]
+fn pip_installs_a_wheel_whose_floe_runs_a_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str| {
+        let place = folder.path().join(name);
+        std::fs::create_dir_all(&place).expect("made");
+        place
+    };
+    let packed = wheel(&place("first"));
+    assert!(packed.ends_with("floe-0.1.0-py3-none-manylinux_2_17_x86_64.whl"), "{}", packed.display());
+    let bytes = |path: &Path| std::fs::read(path).expect("packed");
+    assert!(bytes(&packed) == bytes(&wheel(&place("second"))), "two wheels of one installation differ");
+    if !Command::new("python3").args(["-m", "pip", "--version"]).output().is_ok_and(|pip| pip.status.success()) {
+        println!("this Python has no pip: the wheel is not installed");
+        return;
+    }
+    let into = place("installed");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target"]).arg(&into).arg(&packed);
+    let installed = pip.output().expect("pip runs");
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    let program = built_examples().join("shared/vectorAdd");
+    for (mut floe, how) in
+        [(Command::new(into.join("bin/floe")), "the command"), (Command::new("python3"), "the module")]
+    {
+        if how == "the module" {
+            floe.args(["-m", "floe"]);
+        }
+        let ran = floe.env("PYTHONPATH", &into).args(["run", "--"]).arg(&program).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success() && said.ends_with("PASSED\n") && ran.stderr.is_empty(), "{how}: {ran:?}");
     }
 }

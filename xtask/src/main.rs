@@ -50,8 +50,11 @@ enum Command {
         #[arg(long)]
         shipping: bool,
     },
-    /// Builds an installation for shipping and packs it as a Debian package in target/package
+    /// Builds an installation for shipping and packs it as a Debian package, or as a Python wheel, in target/package
     Package {
+        /// Pack a wheel, which pip installs
+        #[arg(long)]
+        wheel: bool,
         /// Pack the installation of `cargo xtask dist` instead: sooner there, larger, with paths of this machine
         #[arg(long)]
         dist: bool,
@@ -95,9 +98,10 @@ fn main() -> Result<()> {
         Command::CheckHeader => header::check(),
         Command::Dist { shipping: true } => dist::ship().map(|folder| println!("{}", folder.display())),
         Command::Dist { shipping: false } => dist::dist().map(|folder| println!("{}", folder.display())),
-        Command::Package { dist } => {
+        Command::Package { wheel, dist } => {
             let installation = if dist { dist::dist() } else { dist::ship() };
-            package::package(&installation?).map(|package| println!("{}", package.display()))
+            let pack = if wheel { package::wheel } else { package::package };
+            pack(&installation?).map(|package| println!("{}", package.display()))
         }
         Command::Demo => dist::demo(),
         Command::Test => test::test(),

@@ -1,6 +1,7 @@
-//! A Debian package of an installation: programs, libraries, the systemd unit, completions, the manual.
+//! A Debian package of an installation: programs, libraries, the systemd unit, completions, the manual. A Python wheel of one:
+//! programs and libraries.
 //! In: an installation, the files of `xtask/package`, and what the installed `floe` prints of itself. Out: a `.deb` in
-//! `target/package`, packed by `dpkg-deb`.
+//! `target/package`, packed by `dpkg-deb`, or a `.whl`, packed by Python.
 //! The installation stays one folder, `/usr/lib/floe`, since its programs look for their files beside themselves.
 
 use std::fs;
@@ -62,6 +63,19 @@ pub(crate) fn package(installation: &Path) -> Result<PathBuf> {
     let package = folder.join(format!("floe_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
     run(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&root).arg(&package))?;
     Ok(package)
+}
+
+/// Packs an installation as a wheel. Returns its path.
+pub(crate) fn wheel(installation: &Path) -> Result<PathBuf> {
+    let folder = target_folder().join("package");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make: {}", folder.display()))?;
+    let mut python = Command::new("python3");
+    python.arg(repository().join("xtask/package/wheel.py")).arg(installation).arg(&folder);
+    python.args([env!("CARGO_PKG_VERSION"), &glibc()?]);
+    let output = python.args(["LICENSE-APACHE", "LICENSE-MIT"].map(|name| repository().join(name))).output();
+    let output = output.context("python3 does not start")?;
+    ensure!(output.status.success(), "{python:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
 fn make_folder_of(path: &Path) -> Result<()> {
