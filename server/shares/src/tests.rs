@@ -1,5 +1,6 @@
 //! The scheduler with fake workers on a fake GPU: what each gets, who waits how long, and what never happens.
 
+mod fairness;
 mod simulation;
 
 use std::time::Duration;

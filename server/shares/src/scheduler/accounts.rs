@@ -16,6 +16,9 @@ const LAG: Duration = Duration::from_millis(20);
 /// What is owed beyond that is forgotten within so long without work. A program that synchronizes is without work for a moment
 /// each time.
 const FORGETS: Duration = Duration::from_secs(2);
+/// Who has no work for so long is still counted with those that have some: a program that synchronizes is away for a moment each
+/// time, and nothing moves for the others.
+const DOZES: Duration = Duration::from_millis(20);
 /// The most GPU time that is owed to one without work, or by it.
 const MOST_OWED: Duration = Duration::from_secs(60);
 /// Users that have left are remembered while they owe something, up to so many.
@@ -32,19 +35,22 @@ pub(super) enum Key<U> {
 /// What somebody had of the GPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
-    /// Its virtual time, while it has work.
+    /// Its virtual time, unless it is asleep.
     time: i128,
     /// What is due to it, as last known.
     fraction: u64,
-    asleep: Option<Asleep>,
+    state: State,
 }
 
-/// One that has no work.
-#[derive(Clone, Copy, Debug)]
-struct Asleep {
-    /// GPU time in nanoseconds that is owed to it; below 0: that it owes.
-    owed: i128,
-    since: Duration,
+/// Whether somebody has work. What is owed is GPU time in nanoseconds; below 0: that it owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has.
+    Awake,
+    /// It has none since a moment ago, when this was owed to it.
+    Dozing { owed: i128, since: Duration },
+    /// It has none, and this was owed to it.
+    Asleep { owed: i128, since: Duration },
 }
 
 fn nanoseconds(time: Duration) -> i128 {
@@ -62,10 +68,24 @@ fn times(time: i128, fraction: u64) -> i128 {
 }
 
 impl Account {
+    /// One that has no work, and to which nothing is owed.
+    fn new(time: i128, fraction: u64, now: Duration) -> Self {
+        Self { time, fraction: fraction.max(1), state: State::Asleep { owed: 0, since: now } }
+    }
+
+    /// Whether it counts for the average.
+    fn counts(&self) -> bool {
+        !matches!(self.state, State::Asleep { .. })
+    }
+
     /// What is owed to one without work by now: its part of the time that has passed is added up to [`LAG`], and what is more than
     /// that is forgotten within [`FORGETS`].
     fn owed(&self, now: Duration) -> i128 {
-        let Some(Asleep { owed, since }) = self.asleep else { return 0 };
+        let (owed, since) = match self.state {
+            State::Awake => return 0,
+            State::Dozing { owed, .. } => return owed,
+            State::Asleep { owed, since } => (owed, since),
+        };
         let (slept, lag) = (nanoseconds(now.saturating_sub(since)), nanoseconds(LAG));
         let (part, whole) = (slept.min(nanoseconds(FORGETS)), nanoseconds(FORGETS));
         if owed > lag {
@@ -75,11 +95,31 @@ impl Account {
         }
     }
 
-    /// It has no work any more.
-    fn sleep(&mut self, level: i128, now: Duration) {
+    /// Time has passed, or it has no work any more.
+    fn rests(&mut self, level: i128, now: Duration) {
         let most = nanoseconds(MOST_OWED);
-        let owed = times(level - self.time, self.fraction).clamp(-most, most);
-        self.asleep = Some(Asleep { owed, since: now });
+        match self.state {
+            State::Awake => {
+                self.state =
+                    State::Dozing { owed: times(level - self.time, self.fraction).clamp(-most, most), since: now };
+            }
+            State::Dozing { since, .. } if now >= since + DOZES => {
+                self.wakes_soon(level);
+                let owed = times(level - self.time, self.fraction).clamp(-most, most);
+                self.state = State::Asleep { owed, since: now };
+            }
+            State::Dozing { .. } | State::Asleep { .. } => {}
+        }
+    }
+
+    /// It has work again after a moment: others' work meanwhile has not made it owed more than it was, or [`LAG`].
+    fn wakes_soon(&mut self, level: i128) {
+        if let State::Dozing { owed, .. } = self.state {
+            let most = owed.max(nanoseconds(LAG));
+            if times(level - self.time, self.fraction) > most {
+                self.time = level - divided(most, self.fraction);
+            }
+        }
     }
 }
 
@@ -139,7 +179,7 @@ impl<U: Ord + Copy> Accounts<U> {
     /// The average of all units that have work but this one; `None`: there is none such.
     fn level_without(&self, without: Option<Unit<U>>) -> Option<Level> {
         let units = self.all.iter().filter(|(key, account)| match key {
-            Key::Unit(unit) => account.asleep.is_none() && Some(*unit) != without,
+            Key::Unit(unit) => account.counts() && Some(*unit) != without,
             Key::User(..) => false,
         });
         let (sum, weight) = units.fold((0_i128, 0_u64), |(sum, weight), (_, account)| {
@@ -149,33 +189,49 @@ impl<U: Ord + Copy> Accounts<U> {
         (weight > 0).then(|| Level { at: self.level + sum / i128::from(weight), weight })
     }
 
+    /// Whether a unit has had no work for a moment only.
+    pub(super) fn dozes(&self, unit: Unit<U>) -> bool {
+        self.all.get(&Key::Unit(unit)).is_some_and(|account| matches!(account.state, State::Dozing { .. }))
+    }
+
     /// Accounts follow who has work: what is owed is kept by those that have none any more, and given to those that have some
-    /// again.
-    pub(super) fn settle(&mut self, due: &BTreeMap<Unit<U>, Due<U>>, now: Duration) {
-        let mut active: BTreeMap<Key<U>, u64> = BTreeMap::new();
+    /// again. `due`: also of those that doze.
+    pub(super) fn settle(
+        &mut self,
+        due: &BTreeMap<Unit<U>, Due<U>>,
+        has_work: impl Fn(Unit<U>) -> bool,
+        now: Duration,
+    ) {
+        // What each is due, and whether it has work.
+        let mut counted: BTreeMap<Key<U>, (u64, bool)> = BTreeMap::new();
         for (unit, Due { fraction, user: (user, kind), of_user }) in due {
-            active.insert(Key::Unit(*unit), *fraction);
-            active.insert(Key::User(*user, *kind), *of_user);
+            let works = has_work(*unit);
+            counted.insert(Key::Unit(*unit), (*fraction, works));
+            let of_all = counted.entry(Key::User(*user, *kind)).or_insert((*of_user, false));
+            of_all.1 |= works;
         }
         let level = self.level;
-        for (key, account) in self.all.iter_mut().filter(|(_, account)| account.asleep.is_none()) {
-            match active.get(key) {
-                Some(fraction) => account.fraction = *fraction,
-                None => account.sleep(level, now),
+        for (key, account) in &mut self.all {
+            let (fraction, works) = counted.get(key).copied().unwrap_or((account.fraction, false));
+            if !account.counts() {
+                continue;
             }
+            if works {
+                account.wakes_soon(level);
+                account.state = State::Awake;
+            } else {
+                account.rests(level, now);
+            }
+            account.fraction = fraction;
         }
-        for (unit, Due { fraction, user: (user, kind), of_user }) in due {
+        for (unit, Due { fraction, user: (user, kind), of_user }) in due.iter().filter(|(unit, _)| has_work(**unit)) {
             let others = self.level_without(Some(*unit));
             for (key, fraction) in [(Key::Unit(*unit), *fraction), (Key::User(*user, *kind), *of_user)] {
-                let account = self.all.entry(key).or_insert(Account {
-                    time: level,
-                    fraction,
-                    asleep: Some(Asleep { owed: 0, since: now }),
-                });
-                if account.asleep.is_some() {
+                let account = self.all.entry(key).or_insert(Account::new(level, fraction, now));
+                if !account.counts() {
                     let owed = account.owed(now);
                     let behind = |Level { at, weight }| at - divided(owed, weight) - divided(owed, fraction);
-                    *account = Account { time: others.map_or(level, behind), fraction, asleep: None };
+                    *account = Account { time: others.map_or(level, behind), fraction, state: State::Awake };
                 }
             }
         }
@@ -185,7 +241,7 @@ impl<U: Ord + Copy> Accounts<U> {
     /// A session is new, and with it perhaps its user: what it does not use counts from now on, by the part that it would have if
     /// all had work.
     pub(super) fn begin(&mut self, unit: Unit<U>, user: (U, Kind), fraction: u64, now: Duration) {
-        let new = Account { time: self.level, fraction: fraction.max(1), asleep: Some(Asleep { owed: 0, since: now }) };
+        let new = Account::new(self.level, fraction, now);
         for key in [Key::Unit(unit), Key::User(user.0, user.1)] {
             self.all.entry(key).or_insert(new);
         }
@@ -194,8 +250,9 @@ impl<U: Ord + Copy> Accounts<U> {
     /// A session takes the place of another one's: what is owed goes with it.
     pub(super) fn inherit(&mut self, unit: Unit<U>, from: Unit<U>, now: Duration) {
         let Some(mut account) = self.all.get(&Key::Unit(from)).copied() else { return };
-        if account.asleep.is_none() {
-            account.sleep(self.level, now);
+        if account.counts() {
+            let owed = times(self.level - account.time, account.fraction);
+            account.state = State::Asleep { owed, since: now };
         }
         self.all.insert(Key::Unit(unit), account);
     }

@@ -2,11 +2,11 @@
 //! In: the time that has passed, who had the GPU, who has work. Out: usage, fractions, virtual times.
 //! It gives no orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::accounts::Key;
-use super::seat::{Due, Kind, Unit};
+use super::seat::{Due, Kind, Seat, Unit};
 use super::{Scheduler, Totals, Usage};
 use crate::fractions::{Active, fractions};
 use crate::terms::Member;
@@ -48,10 +48,13 @@ impl<U: Ord + Copy> Scheduler<U> {
         busy
     }
 
-    /// Units with work, and what each is due now.
+    /// Units with work, or without for a moment, and what each is due now.
     pub(super) fn due(&self) -> BTreeMap<Unit<U>, Due<U>> {
         let mut active: BTreeMap<Unit<U>, Active<U>> = BTreeMap::new();
-        for (number, seat) in self.seats.iter().filter(|(_, seat)| seat.is_busy() || seat.wants()) {
+        let counts = |(number, seat): &(&u64, &Seat<U>)| {
+            seat.is_busy() || seat.wants() || self.accounts.dozes(seat.unit(**number))
+        };
+        for (number, seat) in self.seats.iter().filter(counts) {
             let Member { user, user_weight, terms } = seat.member;
             let unit =
                 active.entry(seat.unit(*number)).or_insert(Active { user, user_weight, share: terms.share, weight: 0 });
@@ -96,12 +99,15 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Accounts follow who has work.
     pub(super) fn settle(&mut self, now: Duration) {
-        self.accounts.settle(&self.due(), now);
+        let due = self.due();
+        let busy = self.seats.iter().filter(|(_, seat)| seat.is_busy() || seat.wants());
+        let busy: BTreeSet<Unit<U>> = busy.map(|(number, seat)| seat.unit(*number)).collect();
+        self.accounts.settle(&due, |unit| busy.contains(&unit), now);
     }
 
     /// Forgets what those owe that have left, where that is over.
     pub(super) fn forget(&mut self, now: Duration) {
-        let keys = |(number, seat): (&u64, &super::seat::Seat<U>)| {
+        let keys = |(number, seat): (&u64, &Seat<U>)| {
             [Key::Unit(seat.unit(*number)), Key::User(seat.member.user, seat.kind())]
         };
         let present: Vec<Key<U>> = self.seats.iter().flat_map(keys).collect();
@@ -137,8 +143,7 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Whether somebody wants a turn whose user has not enough in flight, nobody has one, and nobody is waited for.
     pub(crate) fn keeps_somebody_waiting_for_nobody(&self, now: Duration) -> bool {
-        let wants =
-            |(number, seat): (&u64, &super::seat::Seat<U>)| seat.wants() && !self.is_enough(seat.unit(*number), now);
+        let wants = |(number, seat): (&u64, &Seat<U>)| seat.wants() && !self.is_enough(seat.unit(*number), now);
         self.is_scheduled && self.seats.iter().any(wants) && !self.seats.values().any(|seat| seat.blocks(now))
     }
 }
