@@ -58,17 +58,17 @@ impl ClientFlags {
         Self(others.chain([(DEVICES, devices)]).collect())
     }
 
-    /// Has the trace's file be found from every folder, and makes room for it: that of an earlier run goes. The processes of
-    /// this run leave each other's alone.
+    /// Has the trace's file be found from every folder, and makes room for it: that of an earlier run goes, and nothing else.
+    /// The processes of this run leave each other's alone.
     fn clear_trace(&mut self) -> Result<()> {
         let Some((_, text)) = self.0.iter_mut().find(|(name, _)| *name == TRACE) else { return Ok(()) };
         let path = std::path::absolute(&text).with_context(|| format!("no place for a trace: {text}"))?;
         *text = path.to_str().context("a path that is no text")?.to_owned();
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("the trace of an earlier run cannot be removed: {text}"))
-            }
-            _ => Ok(()),
+        match std::fs::symlink_metadata(&path) {
+            Err(_) => Ok(()),
+            Ok(there) if there.is_file() && is_trace(&path) => std::fs::remove_file(&path)
+                .with_context(|| format!("the trace of an earlier run cannot be removed: {text}")),
+            Ok(_) => bail!("this is no trace, and is not overwritten: {text}\n  name another file with --trace"),
         }
     }
 
@@ -89,6 +89,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut command = prepare(&arguments, &installation)?;
     let error = command.exec();
     Err(ProgramError::of(&arguments.program[0], &error).into())
+}
+
+/// Whether a file begins as traces do, or is empty.
+fn is_trace(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
+    read.is_ok() && ["[\n{\"ph\":", "[\n]\n"].iter().any(|begin| begin.as_bytes().starts_with(&head))
 }
 
 /// The program's command with the environment that puts floe in front of it.

@@ -151,3 +151,19 @@ fn a_trace_that_cannot_be_written_is_refused_at_once() {
     assert!(said.contains("the trace cannot be written: /nowhere/run.json: No such file"), "{said}");
     assert!(!child.wait().expect("our child").success());
 }
+
+/// Who forgets the file's name names the program in its place.
+#[test]
+fn a_file_that_is_no_trace_is_not_overwritten() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().expect("a temporary folder"));
+    let script = folder.path().join("train.py");
+    std::fs::write(&script, "print()").expect("written");
+    for place in [script.as_path(), folder.path(), Path::new("/dev/null")] {
+        let program = example("vectorAdd", Linkage::Shared, &[]).on(&daemon, daemon.unix());
+        let outcome = program.flag(&format!("--trace={}", place.display())).run();
+        let words = format!("this is no trace, and is not overwritten: {}", place.display());
+        assert!(outcome.code != Some(0) && outcome.stderr.contains(&words), "{}", outcome.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(&script).expect("it is there"), "print()");
+    assert!(Path::new("/dev/null").exists());
+}
