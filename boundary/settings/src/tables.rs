@@ -57,7 +57,7 @@ table! {
     own_cupti: Switch, "FLOE_OWN_CUPTI", KeyAndFlag("own-cupti"), "", default "no",
         "Leave the program its own CUPTI, which sees no GPU of floe's. Otherwise profilers get floe's, which does.";
     trace_file: FilePath, "FLOE_TRACE_FILE", KeyAndFlag("trace"), "FILE", unset "no trace",
-        "File for a trace of the program's calls, waits, copies and kernels, which Perfetto shows. A second process of the program gets its number in the name.";
+        "File for a trace of the program's calls, waits, copies and kernels, which Perfetto shows. Further processes have their number in the name.";
     log: Level, "FLOE_LOG", Key, "LEVEL", unset "errors at once, warnings when the program fails",
         "What is written to stderr as it happens: error, warn, info or debug.";
     trace: Trace, "FLOE_TRACE", Variable, "CALLS", unset "none",
@@ -99,7 +99,7 @@ table! {
     tls_user_authorities: FilePath, "FLOE_SERVER_TLS_USER_AUTHORITIES", All, "PATH", unset "certificates name no users",
         "PEM file of authorities: who shows a certificate that one has signed, with the URI floe:NAME, is NAME without a token. SIGHUP reads it again.";
     tls_revocations: FilePath, "FLOE_SERVER_TLS_REVOCATIONS", All, "PATH", unset "no certificate is revoked",
-        "PEM file of lists of revoked certificates of clients (CRL), which their authorities have signed. One that is out of date refuses all of its authority's. SIGHUP reads it again.";
+        "PEM file of lists of revoked client certificates (CRL). One that is out of date refuses all of its authority's. SIGHUP reads it again.";
     tls_only: Switch, "FLOE_SERVER_TLS_ONLY", All, "", default "no",
         "Serve TCP clients by TLS only. --tls-client-authorities implies it, as does a certificate where --listen is no loopback address.";
     tls_optional: Switch, "FLOE_SERVER_TLS_OPTIONAL", All, "", default "no",
