@@ -349,7 +349,8 @@ fn work_done_elsewhere_for_a_stream_waits_for_what_the_stream_itself_would_wait_
     client.memset_d8_async(own, 1, 64, Stream::LEGACY).unwrap();
     // The stream has no work, but its next waits for the fill. It is done on the other server.
     client.memset_d8_async(target, 2, 64, blocking).unwrap();
-    assert_eq!((there.count("HostFunction"), here.count("AwaitSignal")), (1, 1), "{:?}", there.names());
+    there.wait_for("HostFunction", 1);
+    here.wait_for("AwaitSignal", 1);
     here.wait_for("RaiseNow", 1);
     client.memset_d8_async(own, 1, 64, Stream::LEGACY).unwrap();
     client.memset_d8_async(local, 2, 64, unblocking).unwrap();
