@@ -232,7 +232,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     fn is_active(&self, unit: Unit<U>) -> bool {
-        self.of(unit).any(|(_, seat)| seat.is_busy() || seat.wants())
+        self.of(unit).any(|(_, seat)| seat.has_work())
     }
 
     fn of(&self, unit: Unit<U>) -> impl Iterator<Item = (u64, &Seat<U>)> {

@@ -95,18 +95,19 @@ impl Account {
         }
     }
 
+    /// What is owed to one that counts, where the average is this.
+    fn lag(&self, level: i128) -> i128 {
+        let most = nanoseconds(MOST_OWED);
+        times(level - self.time, self.fraction).clamp(-most, most)
+    }
+
     /// Time has passed, or it has no work any more.
     fn rests(&mut self, level: i128, now: Duration) {
-        let most = nanoseconds(MOST_OWED);
         match self.state {
-            State::Awake => {
-                self.state =
-                    State::Dozing { owed: times(level - self.time, self.fraction).clamp(-most, most), since: now };
-            }
+            State::Awake => self.state = State::Dozing { owed: self.lag(level), since: now },
             State::Dozing { since, .. } if now >= since + DOZES => {
                 self.wakes_soon(level);
-                let owed = times(level - self.time, self.fraction).clamp(-most, most);
-                self.state = State::Asleep { owed, since: now };
+                self.state = State::Asleep { owed: self.lag(level), since: now };
             }
             State::Dozing { .. } | State::Asleep { .. } => {}
         }
@@ -116,7 +117,7 @@ impl Account {
     fn wakes_soon(&mut self, level: i128) {
         if let State::Dozing { owed, .. } = self.state {
             let most = owed.max(nanoseconds(LAG));
-            if times(level - self.time, self.fraction) > most {
+            if self.lag(level) > most {
                 self.time = level - divided(most, self.fraction);
             }
         }
@@ -251,8 +252,7 @@ impl<U: Ord + Copy> Accounts<U> {
     pub(super) fn inherit(&mut self, unit: Unit<U>, from: Unit<U>, now: Duration) {
         let Some(mut account) = self.all.get(&Key::Unit(from)).copied() else { return };
         if account.counts() {
-            let owed = times(self.level - account.time, account.fraction);
-            account.state = State::Asleep { owed, since: now };
+            account.state = State::Asleep { owed: account.lag(self.level), since: now };
         }
         self.all.insert(Key::Unit(unit), account);
     }

@@ -51,9 +51,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// Units with work, or without for a moment, and what each is due now.
     pub(super) fn due(&self) -> BTreeMap<Unit<U>, Due<U>> {
         let mut active: BTreeMap<Unit<U>, Active<U>> = BTreeMap::new();
-        let counts = |(number, seat): &(&u64, &Seat<U>)| {
-            seat.is_busy() || seat.wants() || self.accounts.dozes(seat.unit(**number))
-        };
+        let counts = |(number, seat): &(&u64, &Seat<U>)| seat.has_work() || self.accounts.dozes(seat.unit(**number));
         for (number, seat) in self.seats.iter().filter(counts) {
             let Member { user, user_weight, terms } = seat.member;
             let unit =
@@ -100,7 +98,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// Accounts follow who has work.
     pub(super) fn settle(&mut self, now: Duration) {
         let due = self.due();
-        let busy = self.seats.iter().filter(|(_, seat)| seat.is_busy() || seat.wants());
+        let busy = self.seats.iter().filter(|(_, seat)| seat.has_work());
         let busy: BTreeSet<Unit<U>> = busy.map(|(number, seat)| seat.unit(*number)).collect();
         self.accounts.settle(&due, |unit| busy.contains(&unit), now);
     }

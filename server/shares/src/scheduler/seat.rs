@@ -93,6 +93,11 @@ impl<U: Copy> Seat<U> {
         )
     }
 
+    /// Whether it has the GPU, or wants it.
+    pub(super) fn has_work(&self) -> bool {
+        self.is_busy() || self.wants()
+    }
+
     /// It worked a moment ago, and may go on until then.
     pub(super) fn returns_until(&self, now: Duration) -> Option<Duration> {
         let is_at_rest = matches!(self.phase, Phase::Resting { wants: false });
