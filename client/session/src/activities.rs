@@ -191,10 +191,11 @@ impl Client {
         self.activities.want(wanted & !TRACED, &self.all_vgpus())
     }
 
-    /// The devices are there: what was wanted before begins.
+    /// Has recording begin where it was wanted before there were devices.
     pub(crate) fn record_from_start(&self) {
-        // The log says why a server does not.
-        let _ = self.activities.record_on_all(&self.all_vgpus());
+        if self.activities.is_on() {
+            self.activities.record_wanted(&self.all_vgpus());
+        }
     }
 
     /// Gives all that was recorded since the last time: ids, calls, then the work of each device. Forced: also work that has
@@ -251,16 +252,10 @@ impl Activities {
             self.take_for_trace(vgpus, false);
         }
         self.owed.fetch_or(wanted & OF_SERVERS, Ordering::Relaxed);
-        let before = {
-            let _one = lock(&self.servers);
-            let traced = self.wanted.load(Ordering::Relaxed) & TRACED;
-            of_servers(self.wanted.swap(wanted | traced, Ordering::Relaxed))
-        };
-        if before == of_servers(wanted | self.wanted.load(Ordering::Relaxed)) {
-            Ok(())
-        } else {
-            self.record_on_all(vgpus)
-        }
+        let _one = lock(&self.servers);
+        let wanted = wanted | self.wanted.load(Ordering::Relaxed) & TRACED;
+        let before = self.wanted.swap(wanted, Ordering::Relaxed);
+        if of_servers(before) == of_servers(wanted) { Ok(()) } else { self.record_on_all(vgpus, of_servers(wanted)) }
     }
 
     /// Whether this process has a trace.
@@ -273,9 +268,17 @@ impl Activities {
         self.wanted.fetch_or(TRACED, Ordering::Relaxed);
     }
 
-    fn record_on_all(&self, vgpus: &[Arc<Vgpu>]) -> CudaResult<()> {
+    /// The devices are there: what was wanted before begins.
+    fn record_wanted(&self, vgpus: &[Arc<Vgpu>]) {
         let _one = lock(&self.servers);
         let wanted = of_servers(self.wanted.load(Ordering::Relaxed));
+        if wanted != 0 {
+            // The log says why a server does not.
+            let _ = self.record_on_all(vgpus, wanted);
+        }
+    }
+
+    fn record_on_all(&self, vgpus: &[Arc<Vgpu>], wanted: u32) -> CudaResult<()> {
         let record =
             |vgpu: &Arc<Vgpu>| if wanted == 0 { self.stop_recording(vgpu) } else { self.start_recording(vgpu, wanted) };
         let outcomes: Vec<CudaResult<()>> = vgpus.iter().map(record).collect();
