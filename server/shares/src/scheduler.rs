@@ -118,7 +118,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             return Err(NoShare { asked, free });
         }
         self.charge(now);
-        let seat = Seat { member, phase: Phase::Free, order: 0, left: None, usage: Usage::default() };
+        let seat = Seat { member, phase: Phase::Free, order: 0, left: None, overran: true, usage: Usage::default() };
         let (unit, kind) = (seat.unit(number), seat.kind());
         self.seats.insert(number, seat);
         if let (Unit::Session(_), Some(from)) = (unit, unit_beside) {
@@ -189,6 +189,11 @@ impl<U: Ord + Copy> Scheduler<U> {
             if seat.is_busy() && matches!(phase, Phase::Resting { .. }) {
                 seat.left = Some(now);
             }
+            match (seat.phase, phase) {
+                (Phase::Stopping { until, .. }, Phase::Resting { .. }) => seat.overran = now > until,
+                (Phase::Running { .. }, Phase::Resting { .. }) => seat.overran = false,
+                _ => {}
+            }
             seat.phase = phase;
         }
         self.settle(now);
@@ -228,6 +233,8 @@ impl<U: Ord + Copy> Scheduler<U> {
             _ => None,
         });
         let slice = self.turn.map(|(_, since)| if now < since + LEAST { since + LEAST } else { since + SLICE });
+        // Behind it only a report changes anything.
+        let slice = slice.filter(|at| now < *at);
         stopping.chain(slice).chain(beside).chain(returns).min()
     }
 
@@ -282,18 +289,25 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// The unit that is next among those that want a turn and have none.
     fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>, now: Duration) -> Option<Unit<U>> {
         let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
-        let waiting =
-            waiting.filter(|unit| self.of(**unit).any(|(_, seat)| seat.wants()) && !self.is_enough(**unit, now));
+        let may_go = |unit: &Unit<U>| self.of(*unit).any(|(number, seat)| seat.wants() && self.may_begin(number, now));
+        let waiting = waiting.filter(|unit| may_go(unit));
         waiting.copied().min_by_key(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit))
     }
 
-    /// Whether a unit's user has enough in flight: another of its units has something that cannot be stopped, and somebody else
-    /// computes, or did a moment ago. More of it would be a further slice of the driver's.
-    fn is_enough(&self, unit: Unit<U>, now: Duration) -> bool {
-        let Some(user) = self.of(unit).next().map(|(_, seat)| seat.member.user) else { return false };
-        let (own, others): (Vec<_>, Vec<_>) = self.seats.iter().partition(|(_, seat)| seat.member.user == user);
-        own.iter().any(|(number, seat)| seat.overruns(now) && seat.unit(**number) != unit)
-            && others.iter().any(|(_, seat)| seat.is_company(now) || seat.wants())
+    /// Whether a session may begin. Not where it would be a further slice of the driver's for its user while somebody else
+    /// computes, or did a moment ago: another session of the user has something that cannot be stopped, or one of the same unit
+    /// is likely to, as this one is.
+    fn may_begin(&self, number: u64, now: Duration) -> bool {
+        let Some(own) = self.seats.get(&number) else { return false };
+        let user = own.member.user;
+        let mut others = self.seats.values().filter(|seat| seat.member.user != user);
+        if !others.any(|seat| seat.is_company(now) || seat.wants()) {
+            return true;
+        }
+        let unit = own.unit(number);
+        let is_alike = |other: u64, seat: &Seat<U>| own.overran && seat.overran && seat.unit(other) == unit;
+        let mut users = self.seats.iter().filter(|(other, seat)| **other != number && seat.member.user == user);
+        !users.any(|(other, seat)| seat.overruns(now) || seat.computes() && is_alike(*other, seat))
     }
 
     fn decide(&mut self, now: Duration) {
@@ -302,7 +316,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         if !self.is_scheduled {
             return;
         }
-        self.end_turns_without_work();
+        self.end_turns_without_work(now);
         let due = self.due();
         let next = self.next(&due, now);
         if let Some((holder, since)) = self.turn {
@@ -336,8 +350,11 @@ impl<U: Ord + Copy> Scheduler<U> {
             }
         }
         let Some(unit) = next else { return };
-        // A latency class does not wait for what others have in flight: the driver's slices let it through.
-        if self.is_latency(unit) || !self.seats.values().any(|seat| seat.blocks(now)) {
+        // A latency class does not wait for what others have in flight, unless it is ahead of them: the driver's slices let it through.
+        let goes_first = |(number, seat): (&u64, &Seat<U>)| {
+            self.is_latency(unit) && self.behind(unit, seat.unit(*number), &due) >= 0
+        };
+        if self.seats.iter().filter(|(_, seat)| seat.blocks(now)).all(goes_first) {
             self.turn = Some((unit, now));
             self.totals.turns += 1;
             self.go(unit, self.next(&due, now).is_some(), now);
@@ -374,9 +391,15 @@ impl<U: Ord + Copy> Scheduler<U> {
             Phase::Running { .. } => seat.phase != phase,
             _ => seat.wants(),
         };
-        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| is_meant(seat)).map(|(number, _)| number).collect();
-        for number in meant {
-            self.order(number, Order::Go { others_wait, brief }, phase);
+        let mut meant: Vec<_> =
+            self.of(unit).filter(|(_, seat)| is_meant(seat)).map(|(number, seat)| (seat.usage.time, number)).collect();
+        // Where not all may begin, who had least does.
+        meant.sort_unstable();
+        for (_, number) in meant {
+            let runs = self.seats.get(&number).is_some_and(|seat| matches!(seat.phase, Phase::Running { .. }));
+            if runs || self.may_begin(number, now) {
+                self.order(number, Order::Go { others_wait, brief }, phase);
+            }
         }
     }
 
@@ -390,9 +413,10 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     /// The turn of a unit that has stopped by itself is over: who goes beside it has it now.
-    fn end_turns_without_work(&mut self) {
+    fn end_turns_without_work(&mut self, now: Duration) {
         let runs = |unit| self.of(unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
-        let is_there = |unit| runs(unit) || self.of(unit).any(|(_, seat)| seat.wants());
+        let may_go = |(number, seat): (u64, &Seat<U>)| seat.wants() && self.may_begin(number, now);
+        let is_there = |unit| runs(unit) || self.of(unit).any(may_go);
         let turn = self.turn.filter(|(unit, _)| is_there(*unit));
         let beside = self.beside.filter(|(unit, _)| runs(*unit));
         (self.turn, self.beside) = if turn.is_none() { (beside, None) } else { (turn, beside) };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::scheduler::{BESIDE, OVERRUN, Order, RETURNS, SLICE, Scheduler, Totals};
+use crate::scheduler::{BESIDE, OVERRUN, Order, RETURNS, SLICE, Scheduler, Totals, Usage};
 use crate::terms::{Class, Member, NoShare, Terms};
 use simulation::{Load, Simulation};
 
@@ -356,6 +356,7 @@ proptest! {
             prop_assert!(scheduler.promised() <= 1000);
             prop_assert!(scheduler.units_with_a_turn() <= 2);
             prop_assert!(!scheduler.keeps_somebody_waiting_for_nobody(now), "{scheduler:?}");
+            prop_assert!(scheduler.deadline().is_none_or(|at| at > now), "nobody ticks again and again: {scheduler:?}");
             let charged: Duration = last.keys().map(|number| scheduler.usage(*number, now).time).sum();
             let totals = scheduler.totals(now);
             prop_assert!(charged <= totals.had && totals.had <= totals.scheduled && totals.scheduled <= now, "{totals:?}");
@@ -457,6 +458,43 @@ fn a_user_has_one_slice_for_all_kernels_that_cannot_be_stopped() {
     }
     simulation.run(TEN_SECONDS * 2);
     assert!(simulation.thousandths(0) >= 450, "{}", simulation.thousandths(0));
+}
+
+/// The same of sessions without terms, which take turns together. What was had is seen.
+#[test]
+fn a_users_sessions_without_terms_take_no_promised_share_by_long_kernels() {
+    for (sessions, kernel) in [(1, 500), (4, 500), (10, 500), (16, 500), (16, 2000), (4, 20)] {
+        let mut simulation = Simulation::new();
+        simulation.add(0, member(2, share(500)), Load::kernels(MS(1)));
+        for number in 1..=sessions {
+            simulation.add(number, member(1, Terms::default()), Load::kernels(MS(kernel)));
+        }
+        simulation.run(TEN_SECONDS * 4);
+        let had = simulation.thousandths(0);
+        let Usage { time, of } = simulation.usage(0);
+        let seen = u64::try_from(time.as_millis() * 1000 / of.as_millis()).unwrap();
+        println!("{sessions} x {kernel}: {had}, seen {seen}");
+        assert!(had >= 450, "{sessions} sessions with kernels of {kernel} ms: {had}");
+        assert!(seen.abs_diff(had) <= 20, "{sessions} sessions with kernels of {kernel} ms: {had}, shown as {seen}");
+    }
+}
+
+/// Nor does a latency class that leaves and comes back.
+#[test]
+fn a_latency_class_that_comes_back_does_not_go_first_at_once() {
+    for gap in [0, 20, 100] {
+        let mut simulation = Simulation::new();
+        simulation.add(0, member(2, share(900)), Load::kernels(MS(1)));
+        let latency = Terms { class: Class::Latency, ..Terms::default() };
+        for number in 1..200 {
+            simulation.add(number, member(1, latency), Load::kernels(MS(60)));
+            simulation.run(MS(70));
+            simulation.remove(number);
+            simulation.run(MS(gap));
+        }
+        println!("gap {gap}: {}", simulation.thousandths(0));
+        assert!(simulation.thousandths(0) >= 850, "{gap}: {}", simulation.thousandths(0));
+    }
 }
 
 /// A session that is new has nothing that it did not use.

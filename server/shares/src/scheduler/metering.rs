@@ -21,7 +21,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         let Some(seat) = self.seats.get(&number) else { return Usage::default() };
         let (passed, busy) = (self.uncharged(now), self.busy());
         let Usage { time, of } = seat.usage;
-        let part = if seat.is_busy() { part(passed, &busy, seat.unit(number)) } else { Duration::ZERO };
+        let part = if seat.is_busy() { part(passed, &busy) } else { Duration::ZERO };
         Usage { time: time + part, of: of + passed }
     }
 
@@ -84,13 +84,13 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.seats.values_mut().for_each(|seat| seat.usage.of += passed);
         let due = self.due();
         let busy = self.busy();
-        let Ok(units) = u32::try_from(busy.len()) else { return };
-        for (number, seat) in self.seats.iter_mut().filter(|(_, seat)| seat.is_busy()) {
-            seat.usage.time += part(passed, &busy, seat.unit(*number));
+        let part = part(passed, &busy);
+        for seat in self.seats.values_mut().filter(|seat| seat.is_busy()) {
+            seat.usage.time += part;
         }
-        for unit in busy.keys() {
+        for (unit, sessions) in &busy {
             if let Some(due) = due.get(unit) {
-                self.accounts.charge(*unit, due, passed / units);
+                self.accounts.charge(*unit, due, part * *sessions);
             }
         }
     }
@@ -141,13 +141,12 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Whether somebody wants a turn whose user has not enough in flight, nobody has one, and nobody is waited for.
     pub(crate) fn keeps_somebody_waiting_for_nobody(&self, now: Duration) -> bool {
-        let wants = |(number, seat): (&u64, &Seat<U>)| seat.wants() && !self.is_enough(seat.unit(*number), now);
+        let wants = |(number, seat): (&u64, &Seat<U>)| seat.wants() && self.may_begin(*number, now);
         self.is_scheduled && self.seats.iter().any(wants) && !self.seats.values().any(|seat| seat.blocks(now))
     }
 }
 
-/// What a session has of this time: units that have the GPU divide it evenly, and so do the sessions of each.
-fn part<U: Ord>(passed: Duration, busy: &BTreeMap<Unit<U>, u32>, unit: Unit<U>) -> Duration {
-    let units = u32::try_from(busy.len()).unwrap_or(u32::MAX).max(1);
-    passed / units / busy.get(&unit).copied().unwrap_or(1)
+/// What a session has of this time: those that have the GPU divide it evenly, as the driver does.
+fn part<U: Ord>(passed: Duration, busy: &BTreeMap<Unit<U>, u32>) -> Duration {
+    passed / busy.values().sum::<u32>().max(1)
 }

@@ -70,6 +70,8 @@ pub(super) struct Seat<U> {
     pub(super) order: u64,
     /// When it last had nothing in flight any more. Its program is likely to go on in a moment.
     pub(super) left: Option<Duration>,
+    /// Whether it did not stop in time when it last was told to, or has not stopped yet.
+    pub(super) overran: bool,
     pub(super) usage: Usage,
 }
 
@@ -106,7 +108,12 @@ impl<U: Copy> Seat<U> {
 
     /// Whether it computes beside whoever has the turn, or is likely to in a moment.
     pub(super) fn is_company(&self, now: Duration) -> bool {
-        matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. }) || self.returns_until(now).is_some()
+        self.computes() || self.returns_until(now).is_some()
+    }
+
+    /// Whether it has the GPU, and waits for nobody as far as is known.
+    pub(super) fn computes(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. })
     }
 
     /// Whether it was told to stop, and others no longer wait for that.
