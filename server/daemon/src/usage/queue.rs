@@ -29,6 +29,18 @@ impl Room {
         wanted.bytes <= self.bytes && wanted.share <= self.share
     }
 
+    /// Of this, what another has too little of.
+    fn beyond(self, free: Self) -> Self {
+        let bytes = if self.bytes > free.bytes { self.bytes } else { 0 };
+        let share = if self.share > free.share { self.share } else { 0 };
+        Self { bytes, share }
+    }
+
+    /// What is left of this.
+    fn without(self, taken: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(taken.bytes), share: self.share.saturating_sub(taken.share) }
+    }
+
     /// Whether two want of the same.
     fn competes(self, other: Self) -> bool {
         (self.bytes != 0 && other.bytes != 0) || (self.share != 0 && other.share != 0)
@@ -47,14 +59,6 @@ pub(crate) struct Waiter {
     pub(crate) since: Instant,
     /// When it stops waiting.
     pub(crate) until: Instant,
-}
-
-impl Waiter {
-    /// Whether one behind it that wants this waits for it, where so much is free.
-    fn holds_up(&self, wants: Room, free: Room, now: Instant) -> bool {
-        let has_waited = now.saturating_duration_since(self.since) >= HOLDS;
-        self.wants.competes(wants) && (free.holds(self.wants) || !has_waited)
-    }
 }
 
 /// What becomes of a waiter.
@@ -115,7 +119,7 @@ impl Queue {
         // One that has left has no time either.
         let Some(waiter) = self.waiters.get(&number) else { return Turn::Late(0) };
         let others = self.waiters.range(..number).filter(|(_, other)| other.gpu == waiter.gpu);
-        let ahead = others.filter(|(_, other)| other.holds_up(waiter.wants, free, now)).count();
+        let ahead = ahead_of(waiter.wants, others.map(|(_, other)| other), free, now);
         if ahead == 0 && free.holds(waiter.wants) {
             Turn::Go
         } else if !most.holds(waiter.wants) {
@@ -129,13 +133,32 @@ impl Queue {
 
     /// The number of waiters for a GPU that a further one that wants this waits for, where so much is free.
     pub(crate) fn ahead(&self, gpu: u32, wants: Room, free: Room, now: Instant) -> usize {
-        self.waiters.values().filter(|waiter| waiter.gpu == gpu && waiter.holds_up(wants, free, now)).count()
+        ahead_of(wants, self.waiters.values().filter(|waiter| waiter.gpu == gpu), free, now)
     }
 
     /// The number of waiters.
     pub(crate) fn count(&self) -> usize {
         self.waiters.len()
     }
+}
+
+/// Those of the earlier ones that one who wants this waits for, where so much is free. One that lacks something keeps others only
+/// from that, and from what they would take of the rest that it wants.
+fn ahead_of<'a>(wants: Room, earlier: impl Iterator<Item = &'a Waiter>, free: Room, now: Instant) -> usize {
+    let mut left = free;
+    let holds_up = |waiter: &&Waiter| {
+        let (fits, lacking) = (free.holds(waiter.wants), waiter.wants.beyond(free));
+        let has_waited = now.saturating_duration_since(waiter.since) >= HOLDS;
+        if !waiter.wants.competes(wants) || has_waited && !fits {
+            return false;
+        }
+        if fits || lacking.competes(wants) {
+            return true;
+        }
+        left = left.without(waiter.wants);
+        !left.holds(wants)
+    };
+    earlier.filter(holds_up).count()
 }
 
 #[cfg(test)]

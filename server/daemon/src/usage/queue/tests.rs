@@ -74,6 +74,21 @@ fn requests_wait_for_those_that_want_of_the_same() {
     assert_eq!(queue.turn(all[3], (free, never), now), Turn::Never);
 }
 
+/// Who lacks time keeps its memory free for itself, and no more of it.
+#[test]
+fn one_that_lacks_time_leaves_others_the_memory_that_it_does_not_want() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let until = now + Duration::from_secs(9);
+    let wants = [Room { bytes: 3, share: 1000 }, Room { bytes: 2, share: 900 }, memory(3), memory(4)];
+    let all = wants.map(|wants| queue.join(Waiter { wants, ..waiter(0, 0, Some(1), until) }).expect("there is room"));
+    let (free, most) = (Room { bytes: 8, share: 300 }, Room { bytes: 9, share: 1000 });
+    let turns = all.map(|it| queue.turn(it, (free, most), now));
+    assert_eq!(turns, [Turn::Wait(0), Turn::Wait(1), Turn::Go, Turn::Wait(2)]);
+    // One that lacks both is waited for by all that want either.
+    let free = Room { bytes: 2, share: 300 };
+    assert_eq!(all.map(|it| queue.turn(it, (free, most), now))[2..], [Turn::Wait(2), Turn::Wait(3)]);
+}
+
 #[test]
 fn one_whose_time_is_up_is_late_unless_there_is_room_at_last() {
     let (mut queue, now) = (Queue::default(), Instant::now());
