@@ -225,6 +225,11 @@ fn a_revoked_certificate_is_refused_from_the_next_sighup_on_and_an_old_list_refu
     std::fs::write(&stage.revoked, stage.authority.revokes(&[8], true)).unwrap();
     stage.reload("certificates read again");
     assert!(is_let_in(&seventh) && !is_let_in(&eighth));
+    // Of two lists of one authority only one would count: they are not taken, and the one before stays.
+    let both = stage.authority.revokes(&[], true) + &stage.authority.revokes(&[7], true);
+    std::fs::write(&stage.revoked, both).unwrap();
+    stage.reload("are of one authority");
+    assert!(is_let_in(&seventh) && !is_let_in(&eighth));
     std::fs::write(&stage.revoked, "no list").unwrap();
     stage.reload("the certificates stay as they were");
     assert!(is_let_in(&seventh) && !is_let_in(&eighth));

@@ -58,6 +58,8 @@ table! {
         "Leave the program its own CUPTI, which sees no GPU of floe's. Otherwise profilers get floe's, which does.";
     trace_file: FilePath, "FLOE_TRACE_FILE", KeyAndFlag("trace"), "FILE", unset "no trace",
         "File for a trace of the program's calls, waits, copies and kernels, which Perfetto shows. Further processes have their number in the name.";
+    far: Switch, "FLOE_FAR", KeyAndFlag("far"), "", default "no",
+        "Let synchronizations return at once where the program reads nothing by them. Errors and printed lines come later; times by the host mean nothing.";
     log: Level, "FLOE_LOG", Key, "LEVEL", unset "errors at once, warnings when the program fails",
         "What is written to stderr as it happens: error, warn, info or debug.";
     trace: Trace, "FLOE_TRACE", Variable, "CALLS", unset "none",
@@ -99,7 +101,7 @@ table! {
     tls_user_authorities: FilePath, "FLOE_SERVER_TLS_USER_AUTHORITIES", All, "PATH", unset "certificates name no users",
         "PEM file of authorities: who shows a certificate that one has signed, with the URI floe:NAME, is NAME without a token. SIGHUP reads it again.";
     tls_revocations: FilePath, "FLOE_SERVER_TLS_REVOCATIONS", All, "PATH", unset "no certificate is revoked",
-        "PEM file of lists of revoked client certificates (CRL). One that is out of date refuses all of its authority's. SIGHUP reads it again.";
+        "PEM file of lists of revoked client certificates (CRL), one of each authority. One out of date refuses all of its authority's. SIGHUP reads it again.";
     tls_only: Switch, "FLOE_SERVER_TLS_ONLY", All, "", default "no",
         "Serve TCP clients by TLS only. --tls-client-authorities implies it, as does a certificate where --listen is no loopback address.";
     tls_optional: Switch, "FLOE_SERVER_TLS_OPTIONAL", All, "", default "no",

@@ -9,6 +9,7 @@ mod pipe;
 mod tunnel;
 mod users;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use thiserror::Error;
+use webpki::{BorrowedCertRevocationList, CertRevocationList};
 
 pub(crate) use pipe::Tls;
 pub use tunnel::Tunnel;
@@ -44,6 +46,12 @@ pub enum TlsError {
     /// They do not match each other, or are for another use.
     #[error("these certificates and keys cannot be used: {0}")]
     Useless(String),
+    /// Two lists of revoked certificates of one authority, of which only one would count.
+    #[error("two lists of revoked certificates in {} are of one authority\n  keep its newest alone", .path.display())]
+    TwoLists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A certificate without its key, or a key without its certificate.
     #[error("a TLS certificate and its key belong together, and only one of them is named")]
     Half,
@@ -196,7 +204,18 @@ fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     const WHAT: &str = "lists of revoked certificates";
     let read = || CertificateRevocationListDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
     let lists = read().map_err(file(WHAT, path))?;
-    if lists.is_empty() { Err(file(WHAT, path)(pem::Error::NoItemsFound)) } else { Ok(lists) }
+    if lists.is_empty() {
+        return Err(file(WHAT, path)(pem::Error::NoItemsFound));
+    }
+    let mut issuers = BTreeSet::new();
+    for list in &lists {
+        let list = BorrowedCertRevocationList::from_der(list).map_err(useless)?;
+        // Of several lists of one authority the first alone is asked.
+        if !issuers.insert(CertRevocationList::from(list).issuer().to_vec()) {
+            return Err(TlsError::TwoLists { path: path.to_path_buf() });
+        }
+    }
+    Ok(lists)
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
