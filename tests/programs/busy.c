@@ -1,6 +1,7 @@
 /* A program that keeps its GPU busy until its standard input ends: launches of one kernel, by themselves or in a graph, whose
  * results it checks. It prints how many kernels ran. It needs no CUDA header.
- *   busy ITERATIONS [single|graph|paused] */
+ *   busy ITERATIONS [single|graph|paused|deep]
+ * deep: graphs, of which the next are submitted before the last ones are waited for, so that it never runs out of work. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdint.h>
@@ -38,12 +39,12 @@ static int is_over(void) {
 int main(int count, char **arguments) {
     uint32_t times = count > 1 ? (uint32_t)atoi(arguments[1]) : 1000;
     const char *mode = count > 2 ? arguments[2] : "single";
-    int by_graph = !strcmp(mode, "graph"), paused = !strcmp(mode, "paused");
+    int paused = !strcmp(mode, "paused"), deep = !strcmp(mode, "deep"), by_graph = deep || !strcmp(mode, "graph");
     cuda = dlopen("libcuda.so.1", RTLD_NOW);
     if (!cuda) { fprintf(stderr, "busy: %s\n", dlerror()); return 1; }
     int (*init)(unsigned) = in("cuInit");
     DO(init(0));
-    void *context, *module, *function, *stream, *graph, *exec = NULL;
+    void *context, *module, *function, *stream, *graph, *exec = NULL, *done[2];
     uint64_t at;
     DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
     DO(CUDA("cuCtxSetCurrent", context));
@@ -60,17 +61,21 @@ int main(int count, char **arguments) {
         DO(CUDA("cuStreamEndCapture", stream, &graph));
         DO(CUDA("cuGraphInstantiateWithFlags", &exec, graph, 0ull));
     }
+    for (int i = 0; i < 2; i++) DO(CUDA("cuEventCreate", &done[i], 0));
     puts("ready");
     fflush(stdout);
     uint32_t kernels = 0;
-    while (!is_over()) {
+    for (int batch = 0; !is_over(); batch++) {
         for (int i = 0; i < AHEAD; i++) {
             if (by_graph) { DO(CUDA("cuGraphLaunch", exec, stream)); kernels += NODES; }
             else { DO(CUDA("cuLaunchKernel", function, 1, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL)); kernels++; }
         }
-        DO(CUDA("cuStreamSynchronize", stream));
+        DO(CUDA("cuEventRecord", done[batch % 2], stream));
+        if (deep) DO(CUDA("cuEventSynchronize", done[(batch + 1) % 2]));
+        else DO(CUDA("cuStreamSynchronize", stream));
         if (paused) usleep(20000);
     }
+    DO(CUDA("cuStreamSynchronize", stream));
     uint32_t sums[THREADS];
     DO(CUDA("cuMemcpyDtoH_v2", sums, at, sizeof sums));
     for (int i = 0; i < THREADS; i++)

@@ -132,7 +132,7 @@ fn programs_with_terms_take_turns_and_every_sum_is_right() {
 #[test]
 fn of_two_programs_that_are_busy_the_heavier_one_has_more_of_the_time() {
     let stage = Stage::new("1");
-    let programs = [stage.busy(&["--weight", "8"], "single"), stage.busy(&["--weight", "1"], "single")];
+    let programs = [stage.busy(&["--weight", "8"], "deep"), stage.busy(&["--weight", "1"], "deep")];
     let sessions = stage.await_sessions(|sessions| sessions.iter().all(|session| number(session, "of_ms") > 2000));
     let had = |index: usize| number(&sessions[index], "gpu_ms");
     assert!(had(0) > had(1), "{sessions:?}");

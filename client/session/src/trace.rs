@@ -80,24 +80,28 @@ struct Writer {
 thread_local! {
     /// This thread's id in the system.
     static THREAD: u32 = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    /// What the present call has waited for so far: beginning and end.
-    static WAITS: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    /// What the present call has waited for so far: beginning and end; and how many were not kept.
+    static WAITS: RefCell<(Vec<(u64, u64)>, u64)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
-/// Waits of a call that are kept: one that waits more often is rare.
-const MOST_WAITS: usize = 64;
+/// Files of one name and process number.
+const MOST_NAMES: u32 = 1000;
+/// Waits of a call that are kept: a copy of a GiB waits for each of its parts. Further ones are counted as lost.
+const MOST_WAITS: usize = 4096;
 
 /// The present call of this thread has waited from then to then.
 pub(crate) fn waited(begin: u64, end: u64) {
-    WAITS.with_borrow_mut(|waits| {
+    WAITS.with_borrow_mut(|(waits, lost)| {
         if waits.len() < MOST_WAITS {
             waits.push((begin, end));
+        } else {
+            *lost += 1;
         }
     });
 }
 
 /// The waits since the last time.
-fn take_waits() -> Vec<(u64, u64)> {
+fn take_waits() -> (Vec<(u64, u64)>, u64) {
     WAITS.with_borrow_mut(std::mem::take)
 }
 
@@ -143,8 +147,9 @@ impl Trace {
         let thread = THREAD.with(|thread| *thread);
         let &Over { name, begin, end, number, answer, works } = over;
         let call = Done { thread, name, begin, end, what: What::Call { number, answer, works } };
-        let waits = take_waits().into_iter();
-        let waits = waits.map(|(begin, end)| Done { thread, name: "wait", begin, end, what: What::Wait });
+        let (waits, lost) = take_waits();
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+        let waits = waits.into_iter().map(|(begin, end)| Done { thread, name: "wait", begin, end, what: What::Wait });
         let mut done = lock(&self.done);
         for each in std::iter::once(call).chain(waits) {
             if done.len() < MOST_WAITING {
@@ -204,22 +209,32 @@ impl Trace {
     }
 }
 
-/// The file of a trace: what another process has is left to it, and the name gets this process's number.
+/// The file of a trace: what is there is left to its process, and the name gets this process's number. Where an earlier one had
+/// the same number, as in containers and of programs that become others, the name is counted on.
 fn create(path: &Path) -> io::Result<(File, PathBuf)> {
-    let new = |path: &Path| File::options().write(true).create_new(true).open(path);
-    match new(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let own = with_process(path, std::process::id());
-            Ok((new(&own)?, own))
+    let process = std::process::id();
+    let own = with_numbers(path, &format!(".{process}"));
+    let further = (2..=MOST_NAMES).map(|turn| with_numbers(path, &format!(".{process}.{turn}")));
+    let mut last = None;
+    for place in [path.to_path_buf(), own].into_iter().chain(further) {
+        match File::options().write(true).create_new(true).open(&place) {
+            Ok(file) => return Ok((file, place)),
+            Err(error) => {
+                let kind = error.kind();
+                last = Some(io::Error::new(kind, format!("{}: {error}", place.display())));
+                if kind != io::ErrorKind::AlreadyExists {
+                    break;
+                }
+            }
         }
-        made => Ok((made?, path.to_path_buf())),
     }
+    Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
 }
 
-/// `run.json` of process 7 is `run.7.json`.
-fn with_process(path: &Path, process: u32) -> PathBuf {
+/// `run.json` with `.7` is `run.7.json`.
+fn with_numbers(path: &Path, numbers: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{process}"));
+    name.push(numbers);
     if let Some(ending) = path.extension() {
         name.push(".");
         name.push(ending);
@@ -423,10 +438,13 @@ mod tests {
         let (first, second) = (Trace::default(), Trace::default());
         first.begin(&path, "a", 0).unwrap();
         second.begin(&path, "b", 0).unwrap();
-        assert_eq!((first.close(0), second.close(0)), (None, None));
-        let own = folder.path().join(format!("run.{}.json", std::process::id()));
-        assert_eq!((read(&path).len(), read(&own).len()), (0, 0));
-        assert_eq!(with_process(Path::new("/a/run"), 7), Path::new("/a/run.7"));
+        // A process of this number, before.
+        let third = Trace::default();
+        third.begin(&path, "c", 0).unwrap();
+        assert_eq!((first.close(0), second.close(0), third.close(0)), (None, None, None));
+        let own = |ending: &str| folder.path().join(format!("run.{}{ending}", std::process::id()));
+        assert_eq!([path, own(".json"), own(".2.json")].map(|path| read(&path).len()), [0, 0, 0]);
+        assert_eq!(with_numbers(Path::new("/a/run"), ".7"), Path::new("/a/run.7"));
     }
 
     #[test]

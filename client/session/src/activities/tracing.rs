@@ -42,7 +42,7 @@ pub(crate) fn begin(activities: &Activities, path: Option<&Path>) -> CudaResult<
     let program = std::env::current_exe().unwrap_or_default();
     let program = program.file_name().unwrap_or_default().to_string_lossy();
     activities.trace.begin(path, &program, now).map_err(|error| {
-        log!(Error, "the trace cannot be written: {}: {error}", path.display());
+        log!(Error, "the trace cannot be written: {error}");
         CudaError::INVALID_VALUE
     })?;
     activities.want_trace();
