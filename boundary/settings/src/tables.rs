@@ -101,7 +101,7 @@ table! {
     tls_user_authorities: FilePath, "FLOE_SERVER_TLS_USER_AUTHORITIES", All, "PATH", unset "certificates name no users",
         "PEM file of authorities: who shows a certificate that one has signed, with the URI floe:NAME, is NAME without a token. SIGHUP reads it again.";
     tls_revocations: FilePath, "FLOE_SERVER_TLS_REVOCATIONS", All, "PATH", unset "no certificate is revoked",
-        "PEM file of lists of revoked client certificates (CRL), one of each authority. One out of date refuses all of its authority's. SIGHUP reads it again.";
+        "PEM file of lists of revoked client certificates (CRL), one per authority. One out of date refuses all of its authority's. SIGHUP reads it again.";
     tls_only: Switch, "FLOE_SERVER_TLS_ONLY", All, "", default "no",
         "Serve TCP clients by TLS only. --tls-client-authorities implies it, as does a certificate where --listen is no loopback address.";
     tls_optional: Switch, "FLOE_SERVER_TLS_OPTIONAL", All, "", default "no",

@@ -178,6 +178,13 @@ impl Client {
         slots.into_iter().flatten().for_each(Attached::leave);
         let vgpus: Vec<_> = devices.iter().map(|device: &DeviceState| Arc::clone(&device.vgpu)).collect();
         vgpus.iter().for_each(|vgpu| vgpu.meet(&vgpus));
+        // What one vGPU has, the work of another would not wait for. Within a machine an answer is quick.
+        if let [vgpu] = vgpus.as_slice()
+            && settings.far
+            && !vgpu.connection.carries_descriptors()
+        {
+            vgpu.far.allow();
+        }
         Ok(devices)
     }
 
@@ -294,6 +301,9 @@ impl Client {
             tracing.end();
         }
         for device in &ready.devices {
+            if let Some(error) = device.vgpu.last_words() {
+                log!(Error, "work that a synchronization has not waited for (--far) has failed: {error}");
+            }
             device.vgpu.connection.close();
         }
         report(&ready.settings.report, &self.statistics.snapshot());

@@ -68,6 +68,8 @@ pub struct Settings {
     pub nccl: Nccl,
     /// Whether the program keeps its own CUPTI.
     pub own_cupti: bool,
+    /// Whether synchronizations may return at once.
+    pub far: bool,
     /// The file of the program's trace.
     pub trace_file: Option<PathBuf>,
     /// The weight of its vGPUs among the user's; 0: they take turns with the user's others.
@@ -125,6 +127,7 @@ impl Settings {
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
             own_cupti: values.own_cupti,
+            far: values.far,
             trace_file: values.trace_file.clone(),
             weight: values.weight.unwrap_or_default(),
             class: values.class,

@@ -5,6 +5,7 @@
 pub(crate) mod attributes;
 pub(crate) mod connection;
 pub(crate) mod errors;
+pub(crate) mod far;
 pub(crate) mod handles;
 pub(crate) mod lent;
 pub(crate) mod limits;
@@ -39,6 +40,7 @@ use crate::memory::virtual_memory::VirtualMemory;
 use crate::objects::array::ArrayName;
 use crate::vgpu::connection::{Answer, Attached, Connection};
 use crate::vgpu::errors::Errors;
+use crate::vgpu::far::Far;
 use crate::vgpu::lent::LentRanges;
 use crate::vgpu::limits::DeviceLimits;
 use crate::vgpu::occupancy::Occupancy;
@@ -63,6 +65,8 @@ pub(crate) struct Vgpu {
     pub(crate) connection: Connection,
     pub(crate) order: Arc<Order>,
     pub(crate) errors: Arc<Errors>,
+    /// What the program has not waited for.
+    pub(crate) far: Far,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) lent: Arc<LentRanges>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
@@ -131,6 +135,7 @@ impl Vgpu {
             connection,
             order,
             errors,
+            far: Far::default(),
             statistics,
             lent: Arc::default(),
             blocks: Mutex::new(Blocks::new(window.start..managed, granularity)),

@@ -193,7 +193,7 @@ impl ContextCalls for Client {
         let context = self.current()?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.vgpu.errors.report()?;
-        context.vgpu.synchronize()?;
+        context.vgpu.await_all()?;
         context.vgpu.open_after_wait();
         Ok(())
     }
@@ -202,7 +202,7 @@ impl ContextCalls for Client {
         let context = self.any_context(context)?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.vgpu.errors.report()?;
-        context.vgpu.synchronize()?;
+        context.vgpu.await_all()?;
         context.vgpu.open_after_wait();
         Ok(())
     }

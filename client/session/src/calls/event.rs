@@ -70,11 +70,14 @@ impl EventCalls for Client {
         if let Some(shared) = event.shared()? {
             return shared.query(&event.vgpu);
         }
-        let Some(record) = event.outstanding() else {
+        let Some(record) = event.outstanding().filter(|record| !record.seems_over()) else {
             return Ok(());
         };
         // A kernel may be waiting for what the program has just written.
         event.vgpu.send_mirrors()?;
+        if event.vgpu.far.is_on() {
+            return event.query_ahead(&record);
+        }
         let connection = &event.vgpu.connection;
         if record.asked.is_some_and(|asked| connection.holds(asked)) {
             event.vgpu.errors.report()?;
@@ -96,9 +99,12 @@ impl EventCalls for Client {
         if let Some(shared) = event.shared()? {
             return shared.synchronize(&event.vgpu);
         }
-        let Some(record) = event.outstanding() else {
+        let Some(record) = event.outstanding().filter(|record| !record.seems_over()) else {
             return Ok(());
         };
+        if event.goes_on(&record)? {
+            return Ok(());
+        }
         event.vgpu.send_mirrors()?;
         event.vgpu.call(&SynchronizeEvent { event: EventId(event.id()) })?;
         event.completed(&record)?;
@@ -124,6 +130,7 @@ impl EventCalls for Client {
             return Err(CudaError::INVALID_HANDLE);
         }
         start.vgpu.errors.report()?;
+        [&start, &end].into_iter().try_for_each(|event| event.settle_presumed())?;
         let answer = start.vgpu.call(&ElapsedTime { start: EventId(start.id()), end: EventId(end.id()) })?;
         let reply = start.vgpu.connection.read(ElapsedTime::decode_reply(&answer.body))?;
         Ok(reply.milliseconds)

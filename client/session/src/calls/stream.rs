@@ -169,7 +169,7 @@ impl StreamCalls for Client {
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        stream.vgpu.synchronize_stream(stream.progress())?;
+        stream.vgpu.await_stream(stream.progress())?;
         stream.vgpu.open_after_wait();
         Ok(())
     }
@@ -177,11 +177,14 @@ impl StreamCalls for Client {
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
         let vgpu = &stream.vgpu;
-        if vgpu.is_quiet(stream.progress()) {
+        if vgpu.seems_quiet(stream.progress()) {
             return Ok(());
         }
         // A kernel may be waiting for what the program has just written.
         vgpu.send_mirrors()?;
+        if vgpu.far.is_on() {
+            return stream.query_ahead();
+        }
         let asked = *lock(&stream.asked);
         if let Some(asked) = asked.filter(|asked| stream.progress().completed() < asked.sequence)
             && vgpu.connection.holds(asked.answer)

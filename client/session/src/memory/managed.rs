@@ -135,6 +135,11 @@ impl Managed {
         self.window.contains(&at)
     }
 
+    /// Whether there ever was any.
+    pub(crate) fn is_used(&self) -> bool {
+        self.exists.load(Ordering::SeqCst)
+    }
+
     /// Whether an address is of managed memory, or could be.
     pub(crate) fn has(&self, at: DevicePtr) -> bool {
         self.exists.load(Ordering::Acquire) && (self.places(at) || self.variable_at(at))

@@ -77,6 +77,7 @@ impl DeviceState {
             // reset waits for the stream, and what ends the wait reaches the server in order, so its issuer must not wait.
             let _ = vgpu.synchronize();
         }
+        let held = vgpu.far.hold();
         vgpu.begin_epoch();
         vgpu.leave_peers();
         vgpu.withdraw_everything();
@@ -94,6 +95,7 @@ impl DeviceState {
         } else {
             vgpu.connection.post_call(&ResetContext {})
         };
+        drop(held);
         vgpu.mirrors.clear();
         vgpu.sharing.clear();
         vgpu.staging.clear();

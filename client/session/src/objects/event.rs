@@ -6,14 +6,15 @@ pub(crate) mod shared;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, event_flags};
-use floe_wire::{DestroyEvent, EventId, RecordEvent};
+use floe_wire::{DestroyEvent, EventId, QueryEvent, RecordEvent, SynchronizeEvent};
 
 use crate::memory::ipc::exporting::Part;
 use crate::memory::ipc::passport::{Passport, Subject};
 use crate::memory::peers::ticket::Scope;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::NotReady;
+use crate::vgpu::connection::{NotReady, Ticket};
+use crate::vgpu::far::Until;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
 use shared::SharedEvent;
@@ -26,6 +27,8 @@ pub(crate) struct EventState {
     context: Context,
     flags: u32,
     record: Mutex<Option<Record>>,
+    /// A question about the record of this frame that is not waited for.
+    question: Mutex<Option<(u64, Ticket)>>,
     /// What other processes have of it, from when it is exported; from the start, if it is another process's.
     shared: OnceLock<SharedEvent>,
 }
@@ -46,12 +49,17 @@ impl Record {
     pub(crate) fn is_complete(&self) -> bool {
         self.progress.completed() >= self.sequence
     }
+
+    /// Whether it is, as far as the program can tell.
+    pub(crate) fn seems_over(&self) -> bool {
+        self.progress.seems_over(self.sequence)
+    }
 }
 
 impl EventState {
     /// A new event, which records nothing yet.
     pub(crate) fn new(vgpu: Arc<Vgpu>, id: u64, context: Context, flags: u32) -> Self {
-        Self { vgpu, id, context, flags, record: Mutex::default(), shared: OnceLock::new() }
+        Self { vgpu, id, context, flags, record: Mutex::default(), question: Mutex::default(), shared: OnceLock::new() }
     }
 
     /// Another process's event.
@@ -146,6 +154,40 @@ impl EventState {
         vgpu.connection.wait_for_deliveries(&record.progress, record.sequence);
         vgpu.order.stream_completed(&record.progress, record.sequence);
         vgpu.errors.report()
+    }
+
+    /// Whether the program may go on as if it had waited for the record.
+    pub(crate) fn goes_on(&self, record: &Record) -> CudaResult<bool> {
+        let until = Until::Event(EventId(self.id), &record.progress, record.sequence);
+        Ok(!record.within_launch && self.vgpu.goes_on(until)?)
+    }
+
+    /// Whether the record is over, by an answer that has come: it is asked for, and not waited for.
+    pub(crate) fn query_ahead(&self, record: &Record) -> CudaResult<()> {
+        let connection = &self.vgpu.connection;
+        let mut question = lock(&self.question);
+        let answered = question.as_ref().and_then(|(sequence, ticket)| Some((*sequence, connection.status(ticket)?)));
+        if answered.is_some() {
+            *question = None;
+        }
+        match answered {
+            Some((sequence, Ok(()))) if sequence == record.sequence => return self.completed(record),
+            Some((_, Err(error))) if error != CudaError::NOT_READY => return Err(error),
+            _ if record.is_complete() => return self.completed(record),
+            _ => {}
+        }
+        if question.is_none() {
+            let (ticket, _) = connection.ask_ahead(&QueryEvent { event: EventId(self.id) })?;
+            *question = Some((record.sequence, ticket));
+        }
+        Err(CudaError::NOT_READY)
+    }
+
+    /// Waits for the record where the program takes it for over and it may not be.
+    pub(crate) fn settle_presumed(&self) -> CudaResult<()> {
+        let Some(record) = self.outstanding().filter(Record::seems_over) else { return Ok(()) };
+        self.vgpu.call(&SynchronizeEvent { event: EventId(self.id) })?;
+        self.completed(&record)
     }
 
     /// Whether a launch may record it: it must have no clock.

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{Context, CudaResult, LaunchAttributeValue, stream_flags};
+use floe_abi::{Context, CudaError, CudaResult, LaunchAttributeValue, stream_flags};
 use floe_surface::graph::CaptureStream;
-use floe_wire::{CreateStream, DestroyStream, StreamId};
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId};
 
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::NotReady;
+use crate::vgpu::connection::{NotReady, Ticket};
 use crate::vgpu::order::StreamProgress;
+use floe_lock::lock;
 
 /// Bits of a stream's key below the vGPU's ordinal: more than any id has.
 const ORDINAL_SHIFT: u32 = 48;
@@ -30,6 +31,8 @@ pub(crate) struct StreamState {
     pub(crate) attributes: Mutex<HashMap<u32, LaunchAttributeValue>>,
     /// The server's last answer about it.
     pub(crate) asked: Mutex<Option<Asked>>,
+    /// A question about it that is not waited for, and its frame.
+    question: Mutex<Option<(Ticket, u64)>>,
 }
 
 /// The answer that not all work up to a frame has completed.
@@ -56,6 +59,7 @@ impl StreamState {
             gone: AtomicBool::new(false),
             attributes: Mutex::default(),
             asked: Mutex::default(),
+            question: Mutex::default(),
         }
     }
 
@@ -64,6 +68,8 @@ impl StreamState {
         let id = vgpu.next_id();
         vgpu.connection.post(&CreateStream { stream: StreamId(id), flags, priority })?;
         let progress = vgpu.order.add(id, flags & stream_flags::NON_BLOCKING == 0);
+        // Its work would not wait for what the program takes for over. In the order already: from now on it is made to.
+        vgpu.settle_presumed()?;
         Ok(Arc::new(Self::new(context, Arc::clone(vgpu), progress, flags, priority)))
     }
 
@@ -116,9 +122,38 @@ impl StreamState {
         }
     }
 
+    /// Whether its work is over, by an answer that has come: it is asked for, and not waited for.
+    pub(crate) fn query_ahead(&self) -> CudaResult<()> {
+        let vgpu = &self.vgpu;
+        let mut question = lock(&self.question);
+        let answered =
+            question.as_ref().and_then(|(ticket, sequence)| Some((vgpu.connection.status(ticket)?, *sequence)));
+        if answered.is_some() {
+            *question = None;
+        }
+        match answered {
+            Some((Ok(()), sequence)) => {
+                vgpu.order.stream_completed(&self.progress, sequence);
+                if vgpu.order.is_last(sequence, &self.progress) {
+                    return vgpu.errors.report();
+                }
+            }
+            Some((Err(error), _)) if error != CudaError::NOT_READY => return Err(error),
+            _ => {}
+        }
+        if vgpu.seems_quiet(&self.progress) {
+            return vgpu.errors.report();
+        }
+        if question.is_none() {
+            *question = Some(vgpu.connection.ask_ahead(&QueryStream { stream: self.id() })?);
+        }
+        Err(CudaError::NOT_READY)
+    }
+
     /// Gives it up; its work still completes. A link that is gone needs no telling.
     pub(crate) fn abandon(&self) {
         if self.is_valid() && !self.gone.swap(true, Ordering::AcqRel) {
+            let _held = self.vgpu.far.hold();
             let _ = self.vgpu.connection.post(&DestroyStream { stream: self.id() });
             self.vgpu.order.retire(&self.progress);
         }

@@ -290,6 +290,26 @@ impl Connection {
         let waits = tally::wait();
         self.shared.incoming.wait(&self.shared, waiter, &|| waiter.is_filled());
         drop(waits);
+        self.received(waiter)
+    }
+
+    /// Asks something whose answer is looked at when it is here; the frame's sequence goes with it.
+    pub(crate) fn ask_ahead<M: Call>(&self, message: &M) -> CudaResult<(Ticket, u64)> {
+        tally::posted();
+        let waiter = Arc::new(Waiter::default());
+        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        self.watch();
+        Ok((Ticket { waiter }, sequence))
+    }
+
+    /// The status of an answer, if it is here.
+    pub(crate) fn status(&self, ticket: &Ticket) -> Option<CudaResult<()>> {
+        self.look();
+        let answer = || self.received(&ticket.waiter).and_then(|answer| Self::judge(answer).map(drop));
+        ticket.is_answered().then(answer)
+    }
+
+    fn received(&self, waiter: &Waiter) -> CudaResult<Answer> {
         let answer = waiter.take().unwrap_or_else(|| Err(self.shared.errors.lost()))?;
         if let Some(earlier) = CudaError::from_code(answer.earlier) {
             self.shared.errors.note(earlier);

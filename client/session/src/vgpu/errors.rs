@@ -2,7 +2,7 @@
 //! from the receiving thread, errors go out to the program's calls. It never forgets a sticky error before a reset, nor
 //! reports a deferred one twice.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
 
@@ -17,6 +17,8 @@ pub(crate) struct Errors {
     sticky: AtomicU32,
     /// The first failure of a posted call that no call has reported yet.
     deferred: AtomicU32,
+    /// Whether a call has reported one since the last reset.
+    told: AtomicBool,
     /// Pinned memory that kernels do not reach and whose address a kernel was given last; 0: none.
     unreachable: AtomicU64,
 }
@@ -68,6 +70,7 @@ impl Errors {
     pub(crate) fn check(&self) -> CudaResult<()> {
         for place in [&self.lost, &self.sticky] {
             if let Some(error) = CudaError::from_code(place.load(Ordering::Acquire)) {
+                self.told.store(true, Ordering::Release);
                 return Err(error);
             }
         }
@@ -83,13 +86,22 @@ impl Errors {
             return Ok(());
         }
         match CudaError::from_code(self.deferred.swap(0, Ordering::AcqRel)) {
-            Some(error) => Err(error),
+            Some(error) => {
+                self.told.store(true, Ordering::Release);
+                Err(error)
+            }
             None => Ok(()),
         }
     }
 
+    /// Whether a call has reported an error since the last reset.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
+    }
+
     /// The context was reset: it is usable again.
     pub(crate) fn reset(&self) {
+        self.told.store(false, Ordering::Release);
         self.sticky.store(0, Ordering::Release);
         self.deferred.store(0, Ordering::Release);
     }

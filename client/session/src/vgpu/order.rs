@@ -22,6 +22,8 @@ pub(crate) struct StreamProgress {
     reading: AtomicU64,
     /// The last frame whose copy the program takes for over, since the call has returned.
     returned: AtomicU64,
+    /// The last frame that the program takes for over, since it would have waited for it.
+    presumed: AtomicU64,
     completed: AtomicU64,
     /// Destroyed: forgotten as soon as its work is known to be over.
     retired: AtomicBool,
@@ -35,6 +37,7 @@ impl StreamProgress {
             writing: AtomicU64::new(0),
             reading: AtomicU64::new(0),
             returned: AtomicU64::new(0),
+            presumed: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             retired: AtomicBool::new(false),
         })
@@ -65,6 +68,16 @@ impl StreamProgress {
     /// The program goes on, and takes the copies issued so far for over.
     pub(crate) fn note_return(&self) {
         self.returned.fetch_max(self.issued(), Ordering::SeqCst);
+    }
+
+    /// The program goes on, and takes everything up to this frame for over.
+    pub(crate) fn presume(&self, sequence: u64) {
+        self.presumed.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Whether everything up to this frame is over, as far as the program can tell.
+    pub(crate) fn seems_over(&self, sequence: u64) -> bool {
+        sequence <= self.presumed.load(Ordering::Acquire).max(self.completed())
     }
 
     /// Whether a copy that the program takes for over may not be.
@@ -230,6 +243,44 @@ impl Order {
     /// The streams, destroyed ones too, whose copies the program takes for over and which may not be.
     pub(crate) fn owing_copies(&self) -> Vec<Arc<StreamProgress>> {
         self.read().values().filter(|progress| progress.owes_copies()).cloned().collect()
+    }
+
+    /// The streams, destroyed ones too, on which something is outstanding.
+    pub(crate) fn busy(&self) -> Vec<Arc<StreamProgress>> {
+        self.read().values().filter(|progress| !progress.is_idle()).cloned().collect()
+    }
+
+    /// The streams, but destroyed ones, whose later work does not run after all of `progress` by itself.
+    pub(crate) fn others_than(&self, progress: Option<&StreamProgress>) -> Vec<u64> {
+        let follows = |other: &StreamProgress| {
+            // What a blocking stream holds the legacy default stream waits for.
+            progress.is_some_and(|own| other.stream == own.stream || other.stream == LEGACY && own.blocking)
+        };
+        self.read().values().filter(|other| !other.is_retired() && !follows(other)).map(|other| other.stream).collect()
+    }
+
+    /// The program goes on, and takes the work of the streams for over that wait for the legacy default stream.
+    pub(crate) fn presume_blocking(&self) {
+        self.read()
+            .values()
+            .filter(|progress| progress.blocking)
+            .for_each(|progress| progress.presume(progress.issued()));
+    }
+
+    /// Whether nothing is outstanding, as far as the program can tell: anywhere, or on streams that wait for the legacy default
+    /// stream.
+    pub(crate) fn seems_idle(&self, everywhere: bool) -> bool {
+        self.read()
+            .values()
+            .filter(|progress| everywhere || progress.blocking)
+            .all(|progress| progress.seems_over(progress.issued()))
+    }
+
+    /// Whether nothing has been issued since this frame that a synchronize of the stream would wait for.
+    pub(crate) fn is_last(&self, sequence: u64, progress: &StreamProgress) -> bool {
+        let counts =
+            |other: &StreamProgress| other.stream == progress.stream || progress.stream == LEGACY && other.blocking;
+        self.read().values().filter(|other| counts(other)).all(|other| other.issued() <= sequence)
     }
 
     /// Whether nothing is outstanding anywhere.

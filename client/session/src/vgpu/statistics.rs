@@ -53,6 +53,7 @@ macro_rules! counters {
                 "Contents of modules that the server had.";
             modules_sent, sent_modules, ", sent to it: {}", "Contents of modules that were sent.";
             module_bytes_sent, sent_module_bytes, " ({} bytes)", "Bytes of those sent.";
+            waits_left_out, went_on, "waits left out: {}", "Synchronizations that returned at once (--far).";
             reconnects, reconnected, "reconnects: {}", "Reconnects after a connection broke.";
             down_micros, was_down, " (down for {s} s)", "How long connections were down before them, in microseconds.";
         }
@@ -248,6 +249,7 @@ mod tests {
         statistics.managed_from_device(12);
         statistics.knew_contents(3);
         statistics.sent_content(9);
+        statistics.went_on(4);
         statistics.made_again(Duration::from_millis(3));
         statistics.snapshot()
     }
@@ -271,7 +273,7 @@ mod tests {
              \"bulk_to_device\":7,\"bulk_staged\":6,\"bulk_from_device\":8,\
              \"managed_page_faults\":1,\"managed_to_device\":11,\"managed_from_device\":12,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9,\
-             \"reconnects\":1,\"down_micros\":3000}"
+             \"waits_left_out\":4,\"reconnects\":1,\"down_micros\":3000}"
         );
     }
 
@@ -290,6 +292,7 @@ bytes to device: 22, from device: 18
   of these, over bulk connections, to device: 7 (6 copied ahead), from device: 8
 managed memory page faults: 1, bytes to device: 11, from device: 12
 modules that the server had: 3, sent to it: 1 (9 bytes)
+waits left out: 4
 reconnects: 1 (down for 0.003 s)
 ";
         assert_eq!(text, expected);

@@ -72,7 +72,7 @@ impl Client {
         stream.progress().note_return();
         // CUDA's copy from pinned memory is over when it returns. Streams that wait for this one cannot tell whether it is.
         let is_seen = vgpu.peers.shares() || from.pinned().is_some() && self.has_unordered(stream);
-        if is_seen { Self::wait_where(mode, stream) } else { Ok(()) }
+        if is_seen { vgpu.await_stream(stream.progress()) } else { Ok(()) }
     }
 
     /// Whether the program has streams that do not wait for one: not for a legacy default stream, or of another vGPU.

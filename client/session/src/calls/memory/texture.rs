@@ -156,6 +156,7 @@ impl TextureCalls for Client {
     fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
         let device = self.current_device()?;
         let state = device.objects.textures.remove(texture.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.vgpu.settle_presumed()?;
         device.vgpu.connection.post(&DestroyTexture { texture: state.id }).map(|_| ())
     }
 
@@ -190,6 +191,7 @@ impl TextureCalls for Client {
     fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
         let device = self.current_device()?;
         let state = device.objects.surfaces.remove(surface.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.vgpu.settle_presumed()?;
         device.vgpu.connection.post(&DestroySurface { surface: state.id }).map(|_| ())
     }
 

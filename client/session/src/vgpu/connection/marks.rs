@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_wire::Message;
+use floe_wire::{Call, EventId, Message, SynchronizeEvent};
 
 use super::Connection;
 use super::pending::{Expected, Then};
@@ -20,9 +20,34 @@ impl Connection {
         // It leaves with the mark.
         let sequence = self.sender.queue(message).map_err(|error| self.shared.lost_by(&error))?;
         progress.issue_reading(self.commands.note(sequence));
-        let waiter = Arc::new(Waiter::default());
+        self.mark_at_once(progress)
+    }
+
+    /// Has the server say when all work of a stream so far is over. What was posted goes with it.
+    pub(crate) fn mark_at_once(&self, progress: &Arc<StreamProgress>) -> CudaResult<Ticket> {
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::clone(&waiter)), true)?;
+        self.ask_mark(&message, progress, None)
+    }
+
+    /// The same of an event, which records the work of this stream up to this frame.
+    pub(crate) fn mark_event(
+        &self,
+        event: EventId,
+        progress: &Arc<StreamProgress>,
+        sequence: u64,
+    ) -> CudaResult<Ticket> {
+        self.ask_mark(&SynchronizeEvent { event }, progress, Some(sequence))
+    }
+
+    fn ask_mark(
+        &self,
+        message: &impl Call,
+        progress: &Arc<StreamProgress>,
+        sequence: Option<u64>,
+    ) -> CudaResult<Ticket> {
+        tally::posted();
+        let waiter = Arc::new(Waiter::default());
+        self.submit(message, Expected::Mark(Arc::clone(progress), sequence, Arc::clone(&waiter)), true)?;
         Ok(Ticket { waiter })
     }
 
@@ -30,7 +55,7 @@ impl Connection {
     pub(crate) fn mark(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
         tally::posted();
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::default()), false).map(drop)
+        self.submit(&message, Expected::Mark(Arc::clone(progress), None, Arc::default()), false).map(drop)
     }
 
     /// Has something done when all work of a stream so far is over and all it delivers is here, or the link is gone. It must

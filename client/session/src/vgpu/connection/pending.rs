@@ -154,8 +154,8 @@ pub(super) enum Expected {
     Reply(Arc<Waiter>),
     /// A reply nobody waits for.
     Unwatched,
-    /// The word that a stream has come so far, which somebody may wait for or look for.
-    Mark(Arc<StreamProgress>, Arc<Waiter>),
+    /// The word that a stream has come so far, or up to this frame, which somebody may wait for or look for.
+    Mark(Arc<StreamProgress>, Option<u64>, Arc<Waiter>),
     /// The same word, behind which something is done that does not wait.
     Told(Arc<StreamProgress>, Then),
     /// Data, then a reply.
@@ -187,9 +187,9 @@ impl Expected {
 
     pub(super) fn abandon(self, error: CudaError) {
         match self {
-            Self::Reply(waiter) | Self::Mark(_, waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => {
-                waiter.fill(Err(error))
-            }
+            Self::Reply(waiter)
+            | Self::Mark(_, _, waiter)
+            | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
             Self::Told(_, Then(then)) => then(),
             Self::Unwatched | Self::Delivery(_) => {}
         }

@@ -140,10 +140,10 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
         Expected::Unwatched => note(shared, reply),
-        Expected::Mark(progress, waiter) => {
+        Expected::Mark(progress, sequence, waiter) => {
             note(shared, reply);
             if reply.status == 0 {
-                shared.order.stream_completed(&progress, reply.request);
+                shared.order.stream_completed(&progress, sequence.unwrap_or(reply.request));
             }
             waiter.fill(Ok(Answer { status: reply.status, ..Answer::default() }));
         }

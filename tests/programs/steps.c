@@ -1,0 +1,175 @@
+/* Steps as training programs make them: inputs to the device, kernels, one number back. It checks every number, and what waits
+ * promise. It needs no CUDA header.
+ *   steps STEPS pinned|pageable|streams|questions|fault */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 1024, LONG = 200000 };
+
+static const char TEXT[] =
+    ".version 7.0\n.target sm_52\n.address_size 64\n"
+    /* Counts up to `times`, then each thread adds 1 to its number. */
+    ".visible .entry add(.param .u64 at, .param .u32 times)\n{\n"
+    ".reg .u64 %rd<4>; .reg .u32 %r<6>; .reg .pred %p;\n"
+    "ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [times]; mov.u32 %r2, %tid.x;\n"
+    "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2;\n"
+    "again: sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0; @%p bra again;\n"
+    "ld.global.u32 %r3, [%rd3]; add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; ret;\n}\n";
+
+static void *cuda;
+static void *in(const char *name) {
+    void *address = dlsym(cuda, name);
+    if (!address) { fprintf(stderr, "steps: no symbol: %s\n", name); exit(1); }
+    return address;
+}
+#define CUDA(name, ...) ((int (*)())in(name))(__VA_ARGS__)
+#define DO(what) do { int code_ = (what); if (code_) { printf("%s: %d\n", #what, code_); exit(1); } } while (0)
+#define IS(what, value) do { long is_ = (long)(what), wanted_ = (long)(value); \
+    if (is_ != wanted_) { printf("%s: %ld, and not %ld\n", #what, is_, wanted_); exit(1); } } while (0)
+
+static void *function;
+static void launch(uint64_t at, uint32_t times, void *stream) {
+    void *parameters[] = { &at, &times };
+    DO(CUDA("cuLaunchKernel", function, 1, 1, 1, 64, 1, 1, 0, stream, parameters, NULL));
+}
+
+static uint32_t first(uint64_t at) {
+    uint32_t number;
+    DO(CUDA("cuMemcpyDtoH_v2", &number, at, sizeof number));
+    return number;
+}
+
+/* Inputs from pinned or pageable memory, the latter waited for; one number back. */
+static void inputs(int steps, int is_pinned) {
+    uint64_t at[2];
+    uint32_t *numbers[2], pageable[2][COUNT];
+    for (int i = 0; i < 2; i++) {
+        DO(CUDA("cuMemAlloc_v2", &at[i], sizeof pageable[i]));
+        numbers[i] = pageable[i];
+        if (is_pinned) DO(CUDA("cuMemHostAlloc", &numbers[i], sizeof pageable[i], 0));
+    }
+    for (int step = 0; step < steps; step++) {
+        for (int i = 0; i < 2; i++) {
+            for (int k = 0; k < COUNT; k++) numbers[i][k] = (uint32_t)(step * 10 + i);
+            DO(CUDA("cuMemcpyHtoDAsync_v2", at[i], numbers[i], sizeof pageable[i], NULL));
+            if (!is_pinned) DO(CUDA("cuStreamSynchronize", NULL));
+        }
+        launch(at[0], 100, NULL);
+        launch(at[1], 100, NULL);
+        /* A number that the last step's wait has made known to have been read: pinned memory is written again behind it. */
+        IS(first(at[step % 2]), step * 10 + step % 2 + 1);
+    }
+}
+
+/* What was waited for is over for every other stream, old and new, and for every other wait. */
+static void streams(int steps) {
+    void *one, *two, *blocking, *event, *late;
+    uint64_t a, b;
+    DO(CUDA("cuStreamCreate", &one, 1));
+    DO(CUDA("cuStreamCreate", &two, 1));
+    DO(CUDA("cuStreamCreate", &blocking, 0));
+    DO(CUDA("cuEventCreate", &event, 2));
+    DO(CUDA("cuMemAlloc_v2", &a, COUNT * 4));
+    DO(CUDA("cuMemAlloc_v2", &b, COUNT * 4));
+    DO(CUDA("cuMemsetD32_v2", a, 0, COUNT));
+    DO(CUDA("cuCtxSynchronize"));
+    uint32_t so_far = 0;
+    for (int step = 0; step < steps; step++) {
+        launch(a, LONG, one);
+        DO(CUDA("cuStreamSynchronize", one));
+        launch(a, 1, two);
+        DO(CUDA("cuEventRecord", event, two));
+        launch(b, LONG, two);
+        DO(CUDA("cuEventSynchronize", event));
+        launch(a, LONG, blocking);
+        launch(b, LONG, one);
+        DO(CUDA("cuCtxSynchronize"));
+        launch(a, LONG, one);
+        DO(CUDA("cuStreamSynchronize", one));
+        DO(CUDA("cuStreamCreate", &late, 1));
+        launch(a, LONG, late);
+        DO(CUDA("cuStreamSynchronize", late));
+        DO(CUDA("cuStreamDestroy_v2", late));
+        launch(a, LONG, NULL);
+        DO(CUDA("cuStreamSynchronize", NULL));
+        DO(CUDA("cuMemcpyDtoDAsync_v2", b, a, (size_t)COUNT * 4, two));
+        so_far += 6;
+        DO(CUDA("cuStreamSynchronize", two));
+        IS(first(b), so_far);
+    }
+}
+
+static void set(void *at) { *(int *)at += 1; }
+
+/* What a program may ask behind a wait: queries, times, functions of its own, numbers that arrive. */
+static void questions(int steps) {
+    void *stream, *events[2];
+    uint64_t a;
+    uint32_t *arrives;
+    int calls = 0;
+    DO(CUDA("cuStreamCreate", &stream, 1));
+    for (int i = 0; i < 2; i++) DO(CUDA("cuEventCreate", &events[i], 0));
+    DO(CUDA("cuMemAlloc_v2", &a, COUNT * 4));
+    DO(CUDA("cuMemHostAlloc", &arrives, 4, 0));
+    DO(CUDA("cuMemsetD32_v2", a, 0, COUNT));
+    for (int step = 0; step < steps; step++) {
+        DO(CUDA("cuEventRecord", events[0], stream));
+        launch(a, LONG, stream);
+        DO(CUDA("cuEventRecord", events[1], stream));
+        DO(CUDA("cuEventSynchronize", events[1]));
+        DO(CUDA("cuEventQuery", events[1]));
+        DO(CUDA("cuStreamSynchronize", stream));
+        DO(CUDA("cuStreamQuery", stream));
+        float took = -1;
+        DO(CUDA("cuEventElapsedTime", &took, events[0], events[1]));
+        if (took <= 0) { printf("a kernel took %f ms\n", took); exit(1); }
+        launch(a, LONG, stream);
+        DO(CUDA("cuEventRecord", events[0], stream));
+        int code, asked = 0;
+        while ((code = CUDA("cuEventQuery", events[0])) == 600) asked++;
+        IS(code, 0);
+        launch(a, LONG, stream);
+        while ((code = CUDA("cuStreamQuery", stream)) == 600) asked++;
+        IS(code, 0);
+        DO(CUDA("cuLaunchHostFunc", stream, set, &calls));
+        DO(CUDA("cuStreamSynchronize", stream));
+        IS(calls, step + 1);
+        DO(CUDA("cuMemcpyDtoHAsync_v2", arrives, a, (size_t)4, stream));
+        DO(CUDA("cuStreamSynchronize", stream));
+        IS(*arrives, 3 * (step + 1));
+    }
+}
+
+/* A kernel that faults behind a wait, and a program that ends without another one. */
+static void fault(int is_slow) {
+    launch(64, 1, NULL);
+    int code = CUDA("cuStreamSynchronize", NULL);
+    printf("synchronize: %d\n", code);
+    /* Until the error is here. */
+    if (is_slow) usleep(300000);
+}
+
+int main(int count, char **arguments) {
+    if (count < 3) { fprintf(stderr, "steps STEPS pinned|pageable|streams|questions|fault\n"); return 2; }
+    int steps = atoi(arguments[1]);
+    const char *mode = arguments[2];
+    cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!cuda) { fprintf(stderr, "steps: %s\n", dlerror()); return 1; }
+    int (*init)(unsigned) = in("cuInit");
+    DO(init(0));
+    void *context, *module;
+    DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
+    DO(CUDA("cuCtxSetCurrent", context));
+    DO(CUDA("cuModuleLoadData", &module, TEXT));
+    DO(CUDA("cuModuleGetFunction", &function, module, "add"));
+    if (!strcmp(mode, "pinned") || !strcmp(mode, "pageable")) inputs(steps, mode[1] == 'i');
+    else if (!strcmp(mode, "streams")) streams(steps);
+    else if (!strcmp(mode, "questions")) questions(steps);
+    else fault(steps > 1);
+    puts("right");
+    return 0;
+}

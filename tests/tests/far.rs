@@ -1,0 +1,96 @@
+//! Programs with `floe run --far`: they wait once a step, and see the same numbers.
+//! In: a program that makes steps as training programs do, and examples; a daemon by TCP. Out: counts of waits, right numbers, an
+//! error that comes late and is told.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use floe_tests::{Floed, Linkage, Outcome, Program, example, repository};
+use tempfile::TempDir;
+
+struct Stage {
+    daemon: Floed,
+    folder: TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let stage = Self { daemon: Floed::start(), folder: tempfile::tempdir().expect("a temporary folder") };
+        let mut built = Command::new("cc");
+        built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(stage.program());
+        built.arg(repository().join("tests/programs/steps.c")).arg("-ldl");
+        assert!(built.status().expect("cc runs").success());
+        stage
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("steps")
+    }
+
+    /// So many steps of a kind, by TCP or at another address.
+    fn steps(&self, address: &str, flags: &[&str], steps: u64, mode: &str) -> Outcome {
+        let program = Program::new(self.program(), &[&steps.to_string(), mode]).on(&self.daemon, address);
+        let program = flags.iter().fold(program, |program, flag| program.flag(flag));
+        program.variable("FLOE_STATS", "json").run()
+    }
+
+    /// Waits per step, and waits left out.
+    fn waits(&self, flags: &[&str], mode: &str) -> (u64, u64) {
+        let of = |steps| {
+            let outcome = self.steps(self.daemon.tcp(), flags, steps, mode);
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{}", outcome.stderr);
+            let statistics = outcome.statistics();
+            (statistics.waits(), statistics.waits_left_out)
+        };
+        let (few, many) = (of(10), of(20));
+        assert_eq!((many.0 - few.0) % 10, 0, "{mode}: {few:?} {many:?}");
+        ((many.0 - few.0) / 10, (many.1 - few.1) / 10)
+    }
+}
+
+#[test]
+fn a_step_waits_for_its_number_and_for_nothing_else() {
+    let stage = Stage::new();
+    assert_eq!(stage.waits(&[], "pinned"), (1, 0));
+    assert_eq!(stage.waits(&["--far"], "pinned"), (1, 0));
+    assert_eq!(stage.waits(&[], "pageable"), (3, 0));
+    assert_eq!(stage.waits(&["--far"], "pageable"), (1, 2));
+}
+
+#[test]
+fn what_was_not_waited_for_is_over_for_all_that_comes_later() {
+    let stage = Stage::new();
+    for (mode, left_out) in [("streams", 7), ("questions", 1)] {
+        let outcome = stage.steps(stage.daemon.tcp(), &["--far"], 5, mode);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{mode}: {}", outcome.stderr);
+        let statistics = outcome.statistics();
+        assert!(statistics.waits_left_out >= 5 * left_out, "{mode}: {statistics:?}");
+        // Within a machine an answer is quick, and nothing is left out.
+        let near = stage.steps(stage.daemon.unix(), &["--far"], 5, mode);
+        assert_eq!((near.code, near.statistics().waits_left_out), (Some(0), 0), "{mode}: {}", near.stderr);
+    }
+}
+
+#[test]
+fn an_error_comes_late_and_is_told() {
+    let stage = Stage::new();
+    let near = stage.steps(stage.daemon.tcp(), &[], 1, "fault");
+    assert!(near.stdout.starts_with("synchronize: 700\n"), "{}", near.stdout);
+    // Whether it is here before the program's end or not.
+    for steps in [1, 2] {
+        let far = stage.steps(stage.daemon.tcp(), &["--far"], steps, "fault");
+        assert!(far.stdout.starts_with("synchronize: 0\n"), "{}", far.stdout);
+        let told =
+            "floe: work that a synchronization has not waited for (--far) has failed: CUDA_ERROR_ILLEGAL_ADDRESS";
+        assert!(far.stderr.starts_with(told), "{}", far.stderr);
+    }
+}
+
+#[test]
+fn examples_see_the_same_numbers() {
+    let daemon = Floed::start();
+    for name in ["streams", "graphs", "threads", "callbacks", "memory", "pageable", "graphMemory", "arrayCopies"] {
+        let outcome = example(name, Linkage::Shared, &[]).on(&daemon, daemon.tcp()).flag("--far").run();
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{name}: {}", outcome.stdout);
+    }
+}
