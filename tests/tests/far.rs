@@ -94,3 +94,25 @@ fn examples_see_the_same_numbers() {
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{name}: {}", outcome.stdout);
     }
 }
+
+#[test]
+fn a_second_start_asks_for_all_kernels_of_a_library_at_once() {
+    let (daemon, cache) = (Floed::start(), tempfile::tempdir().expect("a temporary folder"));
+    let cache = cache.path().display().to_string();
+    let run = |flag: Option<&str>| {
+        let program = example("sorting", Linkage::Shared, &[]).on(&daemon, daemon.tcp());
+        let program = flag.into_iter().fold(program, Program::flag);
+        let outcome = program.variable("FLOE_STATS", "json").variable("XDG_CACHE_HOME", &cache).run();
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        outcome.statistics()
+    };
+    run(None);
+    assert!(!PathBuf::from(&cache).join("floe").exists(), "nothing is written without --far");
+    // The server has the library from here on.
+    let (first, second) = (run(Some("--far")), run(Some("--far")));
+    println!("{} {}", first.waits(), second.waits());
+    assert!(second.waits() + 3 <= first.waits(), "{first:?} {second:?}");
+    assert_eq!((second.modules_sent, second.modules_known), (0, first.modules_known), "{second:?}");
+    let files = std::fs::read_dir(PathBuf::from(&cache).join("floe/starts")).expect("a folder").count();
+    assert_eq!(files, 1);
+}

@@ -27,6 +27,7 @@ use crate::objects::pool::PoolState;
 use crate::objects::synchronous::Synchronous;
 use crate::objects::{Objects, thread};
 use crate::settings::{ProcessSource, Report, Settings, Source, WantedDevice};
+use crate::start::Start;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Attached, ConnectError, Greeting, attach};
 use crate::vgpu::handles::{Handle, Kind};
@@ -72,6 +73,8 @@ struct Ready {
     process: u32,
     /// Where it is traced.
     tracing: Option<Tracing>,
+    /// Where its libraries are asked for ahead.
+    start: Option<Arc<Start>>,
 }
 
 impl Client {
@@ -145,7 +148,9 @@ impl Client {
         let copiers = Copiers::new(settings.copy_threads);
         let vgpus = devices.iter().map(|device| Arc::clone(&device.vgpu)).collect();
         let tracing = Tracing::start(&self.activities, vgpus, &self.statistics, asked);
-        let ready = Ready { settings, devices, copiers, process: std::process::id(), tracing };
+        let is_far = devices.iter().any(|device| device.vgpu.far.is_on());
+        let start = if is_far { Start::of_process(&*self.source).map(Arc::new) } else { None };
+        let ready = Ready { settings, devices, copiers, process: std::process::id(), tracing, start };
         // Only one thread gets here, and it found nothing set.
         let _ = self.state.set(ready);
         self.record_from_start();
@@ -206,6 +211,11 @@ impl Client {
     /// The settings; NOT_INITIALIZED before `cuInit`.
     pub(crate) fn settings(&self) -> CudaResult<&Settings> {
         self.state.get().map(|ready| &ready.settings).ok_or(CudaError::NOT_INITIALIZED)
+    }
+
+    /// What the program's starts find in its libraries, where they are asked for ahead.
+    pub(crate) fn first_use(&self) -> Option<&Arc<Start>> {
+        self.state.get()?.start.as_ref()
     }
 
     /// The threads that help with copies; NOT_INITIALIZED before `cuInit`.
@@ -299,6 +309,9 @@ impl Client {
         }
         if let Some(tracing) = &ready.tracing {
             tracing.end();
+        }
+        if let Some(Err(error)) = ready.start.as_ref().map(|start| start.end()) {
+            log!(Info, "what this start asked for is not written for the next one: {error}");
         }
         for device in &ready.devices {
             if let Some(error) = device.vgpu.last_words() {

@@ -15,6 +15,7 @@ mod objects;
 #[path = "../tests/scripted/server.rs"]
 mod scripted;
 pub mod settings;
+mod start;
 mod trace;
 mod vgpu;
 

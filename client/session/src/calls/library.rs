@@ -69,8 +69,10 @@ impl LibraryCalls for Client {
         let vgpu = &self.library_device()?.vgpu;
         vgpu.errors.report()?;
         let image = self.to_keep(image)?;
-        let library = Arc::new(LibraryState::new(self.next_id(), image, options.without_answers()));
-        if !self.may_wait(&library.image, vgpu, options)? {
+        let library = Arc::new(LibraryState::new(self.next_id(), image, options.without_answers(), self.first_use()));
+        if self.may_wait(&library.image, vgpu, options)? {
+            library.ask_ahead(vgpu);
+        } else {
             // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
             library.on_with(vgpu, options)?;
         }
@@ -84,6 +86,7 @@ impl LibraryCalls for Client {
         for kernel in lock(&state.kernels).values() {
             self.kernels.remove(kernel.id());
         }
+        self.devices()?.iter().take(1).try_for_each(|device| state.give_up_ahead(&device.vgpu))?;
         let loaded: Vec<_> = lock(&state.loaded).drain().collect();
         for (_, loaded) in loaded {
             let objects = self.objects(loaded.vgpu())?;

@@ -13,6 +13,8 @@ use crate::objects::device::DeviceState;
 use crate::objects::function::FunctionState;
 use crate::objects::kernel::KernelState;
 use crate::objects::module::Loaded;
+use crate::objects::module::ahead::Ahead;
+use crate::start::{Look, Start, look_of};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use floe_lock::lock;
@@ -29,12 +31,48 @@ pub(crate) struct LibraryState {
     /// The vGPU its managed variables are on: each is one for all of the process, so the others have none of its kernels.
     only: OnceLock<u8>,
     pub(crate) kernels: Mutex<HashMap<String, Arc<KernelState>>>,
+    /// The program's starts, where kernels are asked for ahead, and what this library looks like.
+    start: Option<(Arc<Start>, Look)>,
+    /// It and its kernels, on their way to a vGPU.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 impl LibraryState {
     /// An image the process holds, loaded nowhere yet.
-    pub(crate) fn new(id: u64, image: Image<'static>, options: JitOptions) -> Self {
-        Self { id, image, options, loaded: Mutex::default(), only: OnceLock::new(), kernels: Mutex::default() }
+    pub(crate) fn new(id: u64, image: Image<'static>, options: JitOptions, start: Option<&Arc<Start>>) -> Self {
+        let start = start.map(|start| (Arc::clone(start), look_of(&image)));
+        Self {
+            id,
+            image,
+            options,
+            loaded: Mutex::default(),
+            only: OnceLock::new(),
+            kernels: Mutex::default(),
+            start,
+            ahead: Mutex::default(),
+        }
+    }
+
+    /// Asks for it and for what earlier starts of the program found in it, which nobody waits for now.
+    pub(crate) fn ask_ahead(&self, vgpu: &Arc<Vgpu>) {
+        let Some((start, look)) = &self.start else { return };
+        let names: Vec<&str> = start.kernels(look).collect();
+        if !names.is_empty() {
+            // A failure is the call's that needs it.
+            *lock(&self.ahead) = Ahead::ask(vgpu, &self.image, &self.options, &names).ok();
+        }
+    }
+
+    /// What was asked for ahead is not needed any more.
+    pub(crate) fn give_up_ahead(&self, vgpu: &Arc<Vgpu>) -> CudaResult<()> {
+        let ahead = lock(&self.ahead).take();
+        ahead.map_or(Ok(()), |ahead| ahead.give_up(vgpu))
+    }
+
+    /// What was asked for ahead, if the server has it.
+    fn arrived(&self, vgpu: &Arc<Vgpu>) -> Option<Arc<Loaded>> {
+        let ahead = lock(&self.ahead).take_if(|ahead| ahead.is_for(vgpu))?;
+        ahead.arrives(vgpu).ok().flatten()
     }
 
     /// The program's handle of it.
@@ -54,7 +92,10 @@ impl LibraryState {
             return Ok(Arc::clone(loaded));
         }
         self.check_may_be_on(vgpu)?;
-        let fresh = Loaded::load(vgpu, Context::NULL, &self.image, options)?;
+        let fresh = match self.arrived(vgpu) {
+            Some(arrived) => arrived,
+            None => Loaded::load(vgpu, Context::NULL, &self.image, options)?,
+        };
         loaded.insert(vgpu.ordinal, Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -90,6 +131,14 @@ impl LibraryState {
 
     /// Its kernel of this name on a device; the library is loaded there with the same question if it is not yet.
     pub(crate) fn function(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
+        let function = self.find(device, name)?;
+        if let Some((start, look)) = &self.start {
+            start.found(look, name);
+        }
+        Ok(function)
+    }
+
+    fn find(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
         let (vgpu, known) = (&device.vgpu, &device.objects.functions);
         let mut loaded = lock(&self.loaded);
         if let Some(there) = loaded.get(&vgpu.ordinal).filter(|there| there.is_valid()).cloned() {
@@ -97,6 +146,11 @@ impl LibraryState {
             return there.function(known, name);
         }
         self.check_may_be_on(vgpu)?;
+        if let Some(arrived) = self.arrived(vgpu) {
+            loaded.insert(vgpu.ordinal, Arc::clone(&arrived));
+            drop(loaded);
+            return arrived.function(known, name);
+        }
         let options = &mut self.options.without_answers();
         let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, options, name)?;
         loaded.insert(vgpu.ordinal, fresh);

@@ -1,6 +1,7 @@
 //! A module: an image loaded into one vGPU, its functions and globals. Names come in, what they mean goes out. The image is
 //! forgotten when it is loaded; names are asked once.
 
+pub(crate) mod ahead;
 pub(crate) mod load;
 
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use floe_wire::{Call, FindGlobal, FindKernel, KernelId, LibraryId, ListKernels, 
 use crate::log::log;
 use crate::objects::function::FunctionState;
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::{Answer, Connection};
+use crate::vgpu::connection::{Answer, Connection, Ticket};
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::table::{Table, lock};
 
@@ -40,6 +41,8 @@ pub(crate) struct Loaded {
     functions: Mutex<HashMap<String, Arc<FunctionState>>>,
     globals: Mutex<HashMap<String, Global>>,
     names: OnceLock<Vec<String>>,
+    /// Kernels that were asked for with it, by name, with their ids.
+    ahead: Mutex<HashMap<String, (u64, Ticket)>>,
 }
 
 impl Loaded {
@@ -53,6 +56,7 @@ impl Loaded {
             functions: Mutex::default(),
             globals: Mutex::default(),
             names: OnceLock::new(),
+            ahead: Mutex::default(),
         }
     }
 
@@ -125,6 +129,13 @@ impl Loaded {
         }
         let vgpu = &self.vgpu;
         vgpu.errors.check()?;
+        let ahead = lock(&self.ahead).remove(name);
+        if let Some((id, ticket)) = ahead {
+            let answer = vgpu.connection.arrived(&ticket)?;
+            if answer.status == 0 {
+                return self.found(known, name, id, answer);
+            }
+        }
         let id = vgpu.next_id();
         let answer = vgpu.connection.ask(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) })?;
         self.found(known, name, id, answer)

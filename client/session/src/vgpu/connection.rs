@@ -302,6 +302,12 @@ impl Connection {
         Ok((Ticket { waiter }, sequence))
     }
 
+    /// An answer that was asked for earlier; it is waited for only where it is not here.
+    pub(crate) fn arrived(&self, ticket: &Ticket) -> CudaResult<Answer> {
+        self.look();
+        if ticket.is_answered() { self.received(&ticket.waiter) } else { self.answer(ticket) }
+    }
+
     /// The status of an answer, if it is here.
     pub(crate) fn status(&self, ticket: &Ticket) -> Option<CudaResult<()>> {
         self.look();

@@ -99,7 +99,12 @@ impl Loaded {
     }
 }
 
-fn load_message<'a>(id: u64, contents: &'a Contents<'_>, context: Context, options: &JitOptions) -> LoadLibrary<'a> {
+pub(super) fn load_message<'a>(
+    id: u64,
+    contents: &'a Contents<'_>,
+    context: Context,
+    options: &JitOptions,
+) -> LoadLibrary<'a> {
     let plain = options.plain().filter_map(|(option, value)| {
         let option = i32::try_from(option).ok()?;
         Some(JitOption { option, value })
@@ -132,7 +137,7 @@ fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, kernel: Option<&str>) -> CudaRe
 }
 
 /// Releases the id of a library that was not loaded.
-fn forget(vgpu: &Vgpu, id: u64) -> CudaResult<()> {
+pub(super) fn forget(vgpu: &Vgpu, id: u64) -> CudaResult<()> {
     vgpu.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
 }
 
