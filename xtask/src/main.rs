@@ -17,6 +17,8 @@ mod toolchain;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use package::Kind;
+
 #[derive(Parser)]
 #[command(name = "xtask", about = "floe's developer commands")]
 struct Arguments {
@@ -50,11 +52,14 @@ enum Command {
         #[arg(long)]
         shipping: bool,
     },
-    /// Builds an installation for shipping and packs it as a Debian package, or as a Python wheel, in target/package
+    /// Builds an installation for shipping and packs it as a Debian or RPM package, or as a Python wheel, in target/package
     Package {
         /// Pack a wheel, which pip installs
-        #[arg(long)]
+        #[arg(long, conflicts_with = "rpm")]
         wheel: bool,
+        /// Pack an RPM package, by rpmbuild
+        #[arg(long)]
+        rpm: bool,
         /// Pack the installation of `cargo xtask dist` instead: sooner there, larger, with paths of this machine
         #[arg(long)]
         dist: bool,
@@ -98,10 +103,14 @@ fn main() -> Result<()> {
         Command::CheckHeader => header::check(),
         Command::Dist { shipping: true } => dist::ship().map(|folder| println!("{}", folder.display())),
         Command::Dist { shipping: false } => dist::dist().map(|folder| println!("{}", folder.display())),
-        Command::Package { wheel, dist } => {
+        Command::Package { wheel, rpm, dist } => {
             let installation = if dist { dist::dist() } else { dist::ship() };
-            let pack = if wheel { package::wheel } else { package::package };
-            pack(&installation?).map(|package| println!("{}", package.display()))
+            let kind = match (wheel, rpm) {
+                (true, _) => Kind::Wheel,
+                (false, true) => Kind::Rpm,
+                (false, false) => Kind::Debian,
+            };
+            package::package(&installation?, kind).map(|package| println!("{}", package.display()))
         }
         Command::Demo => dist::demo(),
         Command::Test => test::test(),

@@ -1,7 +1,7 @@
-//! A Debian package of an installation: programs, libraries, the systemd unit, completions, the manual. A Python wheel of one:
-//! programs and libraries.
+//! A Debian or RPM package of an installation: programs, libraries, the systemd unit, completions, the manual. A Python wheel of
+//! one: programs and libraries.
 //! In: an installation, the files of `xtask/package`, and what the installed `floe` prints of itself. Out: a `.deb` in
-//! `target/package`, packed by `dpkg-deb`, or a `.whl`, packed by Python.
+//! `target/package`, packed by `dpkg-deb`, a `.rpm`, packed by `rpmbuild`, or a `.whl`, packed by Python.
 //! The installation stays one folder, `/usr/lib/floe`, since its programs look for their files beside themselves.
 
 use std::fs;
@@ -18,31 +18,50 @@ use crate::toolchain::repository;
 const HOME: &str = "usr/lib/floe";
 /// Programs that are on the path.
 const ON_PATH: [&str; 2] = ["floe", "floed"];
-/// Scripts of shells: the shell, whether they are floed's, and the file.
+/// Scripts of shells: the shell, whether they are floed's, and the file. Distributions differ in the folder `ZSH`.
 const COMPLETIONS: [(&str, bool, &str); 6] = [
     ("bash", false, "usr/share/bash-completion/completions/floe"),
     ("bash", true, "usr/share/bash-completion/completions/floed"),
-    ("zsh", false, "usr/share/zsh/vendor-completions/_floe"),
-    ("zsh", true, "usr/share/zsh/vendor-completions/_floed"),
+    ("zsh", false, "usr/share/zsh/ZSH/_floe"),
+    ("zsh", true, "usr/share/zsh/ZSH/_floed"),
     ("fish", false, "usr/share/fish/vendor_completions.d/floe.fish"),
     ("fish", true, "usr/share/fish/vendor_completions.d/floed.fish"),
 ];
-/// Further files: in the repository, in the package, and whether they are run.
-const OTHERS: [(&str, &str, bool); 6] = [
-    ("server/daemon/floed.service", "usr/lib/systemd/system/floed.service", false),
-    ("xtask/package/sysusers.conf", "usr/lib/sysusers.d/floe.conf", false),
-    ("LICENSE-APACHE", "usr/share/doc/floe/LICENSE-APACHE", false),
-    ("LICENSE-MIT", "usr/share/doc/floe/LICENSE-MIT", false),
-    ("xtask/package/postinst", "DEBIAN/postinst", true),
-    ("xtask/package/prerm", "DEBIAN/prerm", true),
+/// Further files: in the repository, and in the package.
+const OTHERS: [(&str, &str); 4] = [
+    ("server/daemon/floed.service", "usr/lib/systemd/system/floed.service"),
+    ("xtask/package/sysusers.conf", "usr/lib/sysusers.d/floe.conf"),
+    ("LICENSE-APACHE", "usr/share/doc/floe/LICENSE-APACHE"),
+    ("LICENSE-MIT", "usr/share/doc/floe/LICENSE-MIT"),
 ];
+/// What a Debian package does when it is installed and removed.
+const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
+
+/// The kinds of packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A `.deb`.
+    Debian,
+    /// A `.rpm`.
+    Rpm,
+    /// A `.whl`.
+    Wheel,
+}
 
 /// Packs an installation. Returns the package's path.
-pub(crate) fn package(installation: &Path) -> Result<PathBuf> {
+pub(crate) fn package(installation: &Path, kind: Kind) -> Result<PathBuf> {
     let folder = target_folder().join("package");
-    let root = folder.join("root");
+    match kind {
+        Kind::Debian => debian(installation, &folder),
+        Kind::Rpm => rpm(installation, &folder),
+        Kind::Wheel => wheel(installation, &folder),
+    }
+}
+
+/// Makes the tree of all files of a package.
+fn tree(installation: &Path, root: &Path, zsh: &str) -> Result<()> {
     if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot remove: {}", root.display()))?;
+        fs::remove_dir_all(root).with_context(|| format!("cannot remove: {}", root.display()))?;
     }
     for (_, place) in FILES {
         copy(&installation.join(place), &root.join(HOME).join(place), None)?;
@@ -53,24 +72,52 @@ pub(crate) fn package(installation: &Path) -> Result<PathBuf> {
         make_folder_of(&link)?;
         symlink(format!("../lib/floe/bin/{program}"), &link)?;
     }
-    for (from, to, is_run) in OTHERS {
-        copy(&repository().join(from), &root.join(to), Some(if is_run { 0o755 } else { 0o644 }))?;
+    for (from, to) in OTHERS {
+        copy(&repository().join(from), &root.join(to), Some(0o644))?;
     }
     let floe = installation.join("bin/floe");
-    complete(&floe, &root)?;
-    manual(&floe, &root)?;
+    complete(&floe, root, zsh)?;
+    manual(&floe, root)
+}
+
+fn debian(installation: &Path, folder: &Path) -> Result<PathBuf> {
+    let root = folder.join("root");
+    tree(installation, &root, "vendor-completions")?;
+    for script in SCRIPTS {
+        copy(&repository().join("xtask/package").join(script), &root.join("DEBIAN").join(script), Some(0o755))?;
+    }
     fs::write(root.join("DEBIAN/control"), control(&glibc()?))?;
     let package = folder.join(format!("floe_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
     run(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&root).arg(&package))?;
     Ok(package)
 }
 
-/// Packs an installation as a wheel. Returns its path.
-pub(crate) fn wheel(installation: &Path) -> Result<PathBuf> {
-    let folder = target_folder().join("package");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make: {}", folder.display()))?;
+/// By `rpmbuild`, which Debian has in its package `rpm`.
+fn rpm(installation: &Path, folder: &Path) -> Result<PathBuf> {
+    let (root, top) = (folder.join("rpm-root"), folder.join("rpm"));
+    tree(installation, &root, "site-functions")?;
+    let version = env!("CARGO_PKG_VERSION");
+    let defined = [
+        ("_topdir", top.display().to_string()),
+        ("_rpmdir", folder.display().to_string()),
+        ("_rpmfilename", "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm".to_owned()),
+        ("floe_version", version.to_owned()),
+        ("floe_glibc", glibc()?),
+        ("floe_root", root.display().to_string()),
+    ];
+    let mut build = Command::new("rpmbuild");
+    build.args(["-bb", "--quiet", "--target", "x86_64"]);
+    for (name, value) in defined {
+        build.arg("--define").arg(format!("{name} {value}"));
+    }
+    run(build.arg(repository().join("xtask/package/floe.spec")))?;
+    Ok(folder.join(format!("floe-{version}-1.x86_64.rpm")))
+}
+
+fn wheel(installation: &Path, folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make: {}", folder.display()))?;
     let mut python = Command::new("python3");
-    python.arg(repository().join("xtask/package/wheel.py")).arg(installation).arg(&folder);
+    python.arg(repository().join("xtask/package/wheel.py")).arg(installation).arg(folder);
     python.args([env!("CARGO_PKG_VERSION"), &glibc()?]);
     let output = python.args(["LICENSE-APACHE", "LICENSE-MIT"].map(|name| repository().join(name))).output();
     let output = output.context("python3 does not start")?;
@@ -93,14 +140,15 @@ fn copy(from: &Path, to: &Path, mode: Option<u32>) -> Result<()> {
     Ok(())
 }
 
-fn complete(floe: &Path, root: &Path) -> Result<()> {
+fn complete(floe: &Path, root: &Path, zsh: &str) -> Result<()> {
     for (shell, is_of_floed, place) in COMPLETIONS {
+        let place = place.replace("ZSH", zsh);
         let mut command = Command::new(floe);
         command.args(["completions", shell]).args(is_of_floed.then_some("--floed"));
         let output = command.output().with_context(|| format!("{command:?} does not start"))?;
         ensure!(output.status.success(), "{command:?} failed: {}", output.status);
-        make_folder_of(&root.join(place))?;
-        fs::write(root.join(place), output.stdout)?;
+        make_folder_of(&root.join(&place))?;
+        fs::write(root.join(&place), output.stdout)?;
     }
     Ok(())
 }
@@ -154,8 +202,26 @@ mod tests {
 
     #[test]
     fn every_file_of_the_package_is_in_the_repository() {
-        for (from, ..) in OTHERS {
+        let scripts = SCRIPTS.map(|script| format!("xtask/package/{script}"));
+        for from in OTHERS.iter().map(|(from, _)| *from).chain(scripts.iter().map(String::as_str)) {
             assert!(repository().join(from).is_file(), "{from}");
         }
+    }
+
+    /// The manual's pages are named by patterns.
+    #[test]
+    fn the_rpm_lists_every_file_and_no_other() {
+        let spec = fs::read_to_string(repository().join("xtask/package/floe.spec")).unwrap();
+        let listed = spec.lines().filter_map(|line| line.strip_prefix('/')).filter(|line| !line.contains("/man/"));
+        let mut listed: Vec<String> = listed.map(str::to_owned).collect();
+        let of_doc = |to: &str| if to.contains("/doc/") { "usr/share/doc/floe".to_owned() } else { to.to_owned() };
+        let mut wanted: Vec<String> = OTHERS.iter().map(|(_, to)| of_doc(to)).collect();
+        wanted.extend(COMPLETIONS.iter().map(|(.., place)| place.replace("ZSH", "site-functions")));
+        wanted.extend(ON_PATH.iter().map(|program| format!("usr/bin/{program}")).chain([HOME.to_owned()]));
+        for list in [&mut listed, &mut wanted] {
+            list.sort();
+            list.dedup();
+        }
+        assert_eq!(listed, wanted);
     }
 }
