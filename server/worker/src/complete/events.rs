@@ -18,7 +18,8 @@ pub(crate) struct CompletionEvent<D: Device> {
 }
 
 enum Home<D: Device> {
-    Pool(Arc<Pool<D>>),
+    /// Of this context, by number.
+    Pool(Arc<Pool<D>>, u64),
     Program(Arc<D>),
 }
 
@@ -35,7 +36,7 @@ impl<D: Device> CompletionEvent<D> {
 
     fn device(&self) -> &D {
         match &self.home {
-            Home::Pool(pool) => &pool.device,
+            Home::Pool(pool, _) => &pool.device,
             Home::Program(device) => device,
         }
     }
@@ -58,7 +59,7 @@ impl<D: Device> CompletionEvent<D> {
 impl<D: Device> Drop for CompletionEvent<D> {
     fn drop(&mut self) {
         match &self.home {
-            Home::Pool(pool) => pool.take_back(self.event),
+            Home::Pool(pool, context) => pool.take_back(self.event, *context),
             // On a context beyond use the driver refuses; the event is gone with it.
             Home::Program(device) => drop(device.event_destroy(self.event)),
         }
@@ -68,24 +69,35 @@ impl<D: Device> Drop for CompletionEvent<D> {
 /// Events the worker records for itself.
 pub(crate) struct Pool<D: Device> {
     device: Arc<D>,
-    free: Mutex<Vec<Event>>,
+    free: Mutex<Free>,
     /// Events made so far in this context.
     made: AtomicU32,
 }
 
+/// Events that nobody holds.
+#[derive(Default)]
+struct Free {
+    events: Vec<Event>,
+    /// The number of the context that they are of: one that comes back later is gone with its own.
+    context: u64,
+}
+
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
-        Arc::new(Self { device, free: Mutex::new(Vec::new()), made: AtomicU32::new(0) })
+        Arc::new(Self { device, free: Mutex::default(), made: AtomicU32::new(0) })
     }
 
     /// Records what the stream holds so far.
     pub(crate) fn record(self: &Arc<Self>, stream: Stream) -> CudaResult<Arc<CompletionEvent<D>>> {
-        let pooled = floe_lock::lock(&self.free).pop();
+        let (pooled, context) = {
+            let mut free = floe_lock::lock(&self.free);
+            (free.events.pop(), free.context)
+        };
         let event = match pooled {
             Some(event) => event,
             None => self.make()?,
         };
-        let completion = Arc::new(CompletionEvent { event, home: Home::Pool(Arc::clone(self)) });
+        let completion = Arc::new(CompletionEvent { event, home: Home::Pool(Arc::clone(self), context) });
         self.device.event_record(event, stream)?;
         Ok(completion)
     }
@@ -103,27 +115,38 @@ impl<D: Device> Pool<D> {
 
     /// Makes events until so many have been made, but no more than are kept.
     pub(crate) fn prepare(&self, count: u32) -> CudaResult<()> {
-        while self.made() < count && floe_lock::lock(&self.free).len() < KEPT {
-            let event = self.make()?;
-            self.take_back(event);
+        loop {
+            let free = floe_lock::lock(&self.free);
+            let (kept, context) = (free.events.len(), free.context);
+            drop(free);
+            if self.made() >= count || kept >= KEPT {
+                return Ok(());
+            }
+            self.take_back(self.make()?, context);
         }
-        Ok(())
     }
 
-    fn take_back(&self, event: Event) {
+    fn take_back(&self, event: Event, context: u64) {
         let mut free = floe_lock::lock(&self.free);
-        if free.len() < KEPT {
-            free.push(event);
+        if free.context != context {
+            return;
+        }
+        if free.events.len() < KEPT {
+            free.events.push(event);
         } else {
             drop(free);
             let _ = self.device.event_destroy(event);
         }
     }
 
-    /// Destroys all events that nobody holds: the context is about to go.
+    /// Destroys all events that nobody holds, and takes no other one back: the context is about to go.
     pub(crate) fn empty(&self) {
         self.made.store(0, Ordering::Relaxed);
-        for event in std::mem::take(&mut *floe_lock::lock(&self.free)) {
+        let mut free = floe_lock::lock(&self.free);
+        free.context += 1;
+        let events = std::mem::take(&mut free.events);
+        drop(free);
+        for event in events {
             let _ = self.device.event_destroy(event);
         }
     }
