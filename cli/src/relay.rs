@@ -9,6 +9,7 @@ use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::{Network, Relay};
@@ -18,6 +19,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::servers;
+
+/// How long a program's last words may take beyond the round trip.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Flags of the relay process.
 #[derive(Debug, clap::Args)]
@@ -112,6 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // The descriptor becomes readable when the program ends.
     let mut watched = [PollFd::new(&program, PollFlags::IN)];
     while !matches!(poll(&mut watched, None), Ok(1..)) {}
+    // Its last words are still on their way: without them the server would keep its sessions.
+    std::thread::sleep(arguments.network.round_trip.unwrap_or_default() + LAST_WORDS);
     Ok(ExitCode::SUCCESS)
 }
 
