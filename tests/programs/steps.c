@@ -1,7 +1,8 @@
 /* Steps as training programs make them: inputs to the device, kernels, one number back. It checks every number, and what waits
  * promise. It needs no CUDA header.
- *   steps STEPS pinned|pageable|streams|questions|fault */
+ *   steps STEPS pinned|pageable|streams|threads|questions|contexts|stands|fault|reset */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,12 @@ static const char TEXT[] =
     "ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [times]; mov.u32 %r2, %tid.x;\n"
     "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2;\n"
     "again: sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0; @%p bra again;\n"
-    "ld.global.u32 %r3, [%rd3]; add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; ret;\n}\n";
+    "ld.global.u32 %r3, [%rd3]; add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; ret;\n}\n"
+    /* Waits until a word is not 0. */
+    ".visible .entry stand(.param .u64 at)\n{\n"
+    ".reg .u64 %rd<2>; .reg .u32 %r<2>; .reg .pred %p;\n"
+    "ld.param.u64 %rd1, [at];\n"
+    "again: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra again; ret;\n}\n";
 
 static void *cuda;
 static void *in(const char *name) {
@@ -31,7 +37,7 @@ static void *in(const char *name) {
 #define IS(what, value) do { long is_ = (long)(what), wanted_ = (long)(value); \
     if (is_ != wanted_) { printf("%s: %ld, and not %ld\n", #what, is_, wanted_); exit(1); } } while (0)
 
-static void *function;
+static void *context, *function, *wait_function;
 static void launch(uint64_t at, uint32_t times, void *stream) {
     void *parameters[] = { &at, &times };
     DO(CUDA("cuLaunchKernel", function, 1, 1, 1, 64, 1, 1, 0, stream, parameters, NULL));
@@ -144,6 +150,90 @@ static void questions(int steps) {
     }
 }
 
+/* Two threads on one stream: one synchronizes all the time, the other one reads what arrives. */
+static uint64_t shared_at;
+static volatile int is_over;
+static void *synchronizes(void *unused) {
+    DO(CUDA("cuCtxSetCurrent", context));
+    while (!is_over) {
+        launch(shared_at, 100, NULL);
+        DO(CUDA("cuStreamSynchronize", NULL));
+    }
+    return unused;
+}
+
+static void threads(int steps) {
+    uint64_t a;
+    uint32_t *arrives;
+    pthread_t other;
+    DO(CUDA("cuMemAlloc_v2", &shared_at, COUNT * 4));
+    DO(CUDA("cuMemAlloc_v2", &a, COUNT * 4));
+    DO(CUDA("cuMemHostAlloc", &arrives, 4, 0));
+    DO(CUDA("cuMemsetD32_v2", a, 0, COUNT));
+    if (pthread_create(&other, NULL, synchronizes, NULL)) exit(1);
+    for (int step = 0; step < steps; step++) {
+        launch(a, 100, NULL);
+        DO(CUDA("cuMemcpyDtoHAsync_v2", arrives, a, (size_t)4, NULL));
+        usleep(100);
+        DO(CUDA("cuStreamSynchronize", NULL));
+        IS(*arrives, step + 1);
+    }
+    is_over = 1;
+    pthread_join(other, NULL);
+}
+
+/* A context after another one. */
+static void contexts(int steps, const char *text) {
+    void *module, *stream;
+    for (int step = 0; step < steps; step++) {
+        uint64_t a;
+        DO(CUDA("cuMemAlloc_v2", &a, COUNT * 4));
+        DO(CUDA("cuMemsetD32_v2", a, 0, COUNT));
+        DO(CUDA("cuStreamCreate", &stream, 1));
+        launch(a, LONG, stream);
+        CUDA("cuStreamQuery", stream);
+        DO(CUDA("cuStreamSynchronize", stream));
+        launch(a, LONG, NULL);
+        DO(CUDA("cuCtxSynchronize"));
+        if (step % 2) IS(first(a), 2);
+        DO(CUDA("cuDevicePrimaryCtxReset_v2", 0));
+        DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
+        DO(CUDA("cuCtxSetCurrent", context));
+        DO(CUDA("cuModuleLoadData", &module, text));
+        DO(CUDA("cuModuleGetFunction", &function, module, "add"));
+    }
+}
+
+/* A stream that stands at a word of device memory, while others are waited for, made and timed. */
+static void stands(void) {
+    void *standing, *blocking, *other, *late, *events[2];
+    uint64_t word, a;
+    DO(CUDA("cuStreamCreate", &standing, 0));
+    DO(CUDA("cuStreamCreate", &blocking, 0));
+    DO(CUDA("cuStreamCreate", &other, 1));
+    for (int i = 0; i < 2; i++) DO(CUDA("cuEventCreate", &events[i], 0));
+    DO(CUDA("cuMemAlloc_v2", &word, 4));
+    DO(CUDA("cuMemAlloc_v2", &a, COUNT * 4));
+    DO(CUDA("cuMemsetD32_v2", word, 0, (size_t)1));
+    DO(CUDA("cuMemsetD32_v2", a, 0, COUNT));
+    DO(CUDA("cuCtxSynchronize"));
+    void *parameters[] = { &word };
+    DO(CUDA("cuLaunchKernel", wait_function, 1, 1, 1, 1, 1, 1, 0, standing, parameters, NULL));
+    DO(CUDA("cuEventRecord", events[0], other));
+    launch(a, LONG, other);
+    DO(CUDA("cuEventRecord", events[1], other));
+    DO(CUDA("cuStreamSynchronize", other));
+    float took = -1;
+    DO(CUDA("cuEventElapsedTime", &took, events[0], events[1]));
+    if (took <= 0) { printf("a kernel took %f ms\n", took); exit(1); }
+    DO(CUDA("cuStreamCreate", &late, 1));
+    launch(a, LONG, late);
+    DO(CUDA("cuStreamSynchronize", late));
+    DO(CUDA("cuMemsetD32Async", word, 1, (size_t)1, blocking));
+    DO(CUDA("cuCtxSynchronize"));
+    IS(first(a), 2);
+}
+
 /* A kernel that faults behind a wait, and a program that ends without another one. */
 static void fault(int is_slow) {
     launch(64, 1, NULL);
@@ -154,22 +244,36 @@ static void fault(int is_slow) {
 }
 
 int main(int count, char **arguments) {
-    if (count < 3) { fprintf(stderr, "steps STEPS pinned|pageable|streams|questions|fault\n"); return 2; }
+    if (count < 3) { fprintf(stderr, "steps STEPS MODE\n"); return 2; }
     int steps = atoi(arguments[1]);
     const char *mode = arguments[2];
     cuda = dlopen("libcuda.so.1", RTLD_NOW);
     if (!cuda) { fprintf(stderr, "steps: %s\n", dlerror()); return 1; }
     int (*init)(unsigned) = in("cuInit");
     DO(init(0));
-    void *context, *module;
+    void *module;
     DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
     DO(CUDA("cuCtxSetCurrent", context));
     DO(CUDA("cuModuleLoadData", &module, TEXT));
     DO(CUDA("cuModuleGetFunction", &function, module, "add"));
+    DO(CUDA("cuModuleGetFunction", &wait_function, module, "stand"));
     if (!strcmp(mode, "pinned") || !strcmp(mode, "pageable")) inputs(steps, mode[1] == 'i');
     else if (!strcmp(mode, "streams")) streams(steps);
     else if (!strcmp(mode, "questions")) questions(steps);
+    else if (!strcmp(mode, "threads")) threads(steps);
+    else if (!strcmp(mode, "contexts")) contexts(steps, TEXT);
+    else if (!strcmp(mode, "stands")) stands();
     else fault(steps > 1);
+    /* A context that ends takes its errors along. */
+    if (!strcmp(mode, "reset")) {
+        DO(CUDA("cuDevicePrimaryCtxReset_v2", 0));
+        DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
+        DO(CUDA("cuCtxSetCurrent", context));
+        uint64_t a;
+        DO(CUDA("cuMemAlloc_v2", &a, 4));
+        DO(CUDA("cuMemsetD32_v2", a, 7, (size_t)1));
+        IS(first(a), 7);
+    }
     puts("right");
     return 0;
 }

@@ -18,7 +18,7 @@ impl Stage {
         let stage = Self { daemon: Floed::start(), folder: tempfile::tempdir().expect("a temporary folder") };
         let mut built = Command::new("cc");
         built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(stage.program());
-        built.arg(repository().join("tests/programs/steps.c")).arg("-ldl");
+        built.arg(repository().join("tests/programs/steps.c")).args(["-ldl", "-lpthread"]);
         assert!(built.status().expect("cc runs").success());
         stage
     }
@@ -60,7 +60,7 @@ fn a_step_waits_for_its_number_and_for_nothing_else() {
 #[test]
 fn what_was_not_waited_for_is_over_for_all_that_comes_later() {
     let stage = Stage::new();
-    for (mode, left_out) in [("streams", 7), ("questions", 1)] {
+    for (mode, left_out) in [("streams", 4), ("questions", 1)] {
         let outcome = stage.steps(stage.daemon.tcp(), &["--far"], 5, mode);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{mode}: {}", outcome.stderr);
         let statistics = outcome.statistics();
@@ -71,15 +71,32 @@ fn what_was_not_waited_for_is_over_for_all_that_comes_later() {
     }
 }
 
+/// What one thread waits for is not over for another one that has issued more.
+#[test]
+fn threads_contexts_and_streams_that_stand_are_as_without() {
+    let stage = Stage::new();
+    for (steps, mode) in [(500, "threads"), (30, "contexts"), (1, "stands")] {
+        for flags in [["--far"].as_slice(), &[]] {
+            let outcome = stage.steps(stage.daemon.tcp(), flags, steps, mode);
+            assert_eq!(
+                (outcome.code, outcome.stdout.as_str()),
+                (Some(0), "right\n"),
+                "{mode} {flags:?}: {}",
+                outcome.stderr
+            );
+        }
+    }
+}
+
 #[test]
 fn an_error_comes_late_and_is_told() {
     let stage = Stage::new();
     let near = stage.steps(stage.daemon.tcp(), &[], 1, "fault");
     assert!(near.stdout.starts_with("synchronize: 700\n"), "{}", near.stdout);
     // Whether it is here before the program's end or not.
-    for steps in [1, 2] {
-        let far = stage.steps(stage.daemon.tcp(), &["--far"], steps, "fault");
-        assert!(far.stdout.starts_with("synchronize: 0\n"), "{}", far.stdout);
+    for (steps, mode) in [(1, "fault"), (2, "fault"), (1, "reset"), (2, "reset")] {
+        let far = stage.steps(stage.daemon.tcp(), &["--far"], steps, mode);
+        assert_eq!((far.code, far.stdout.as_str()), (Some(0), "synchronize: 0\nright\n"), "{mode}: {}", far.stderr);
         let told =
             "floe: work that a synchronization has not waited for (--far) has failed: CUDA_ERROR_ILLEGAL_ADDRESS";
         assert!(far.stderr.starts_with(told), "{}", far.stderr);

@@ -314,9 +314,7 @@ impl Client {
             log!(Info, "what this start asked for is not written for the next one: {error}");
         }
         for device in &ready.devices {
-            if let Some(error) = device.vgpu.last_words() {
-                log!(Error, "work that a synchronization has not waited for (--far) has failed: {error}");
-            }
+            device.vgpu.say_last_words();
             device.vgpu.connection.close();
         }
         report(&ready.settings.report, &self.statistics.snapshot());

@@ -130,7 +130,7 @@ impl EventCalls for Client {
             return Err(CudaError::INVALID_HANDLE);
         }
         start.vgpu.errors.report()?;
-        [&start, &end].into_iter().try_for_each(|event| event.settle_presumed())?;
+        start.vgpu.settle_presumed()?;
         let answer = start.vgpu.call(&ElapsedTime { start: EventId(start.id()), end: EventId(end.id()) })?;
         let reply = start.vgpu.connection.read(ElapsedTime::decode_reply(&answer.body))?;
         Ok(reply.milliseconds)

@@ -65,7 +65,7 @@ impl DeviceState {
     /// that the program maps by itself, which belongs to no context. A context in error always ends.
     pub(crate) fn is_last(&self) -> bool {
         let was_last = self.vgpu.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1;
-        was_last && (self.vgpu.errors.check().is_err() || !lock(&self.vgpu.virtual_memory).is_used())
+        was_last && (self.vgpu.errors.is_broken() || !lock(&self.vgpu.virtual_memory).is_used())
     }
 
     /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
@@ -77,6 +77,7 @@ impl DeviceState {
             // reset waits for the stream, and what ends the wait reaches the server in order, so its issuer must not wait.
             let _ = vgpu.synchronize();
         }
+        vgpu.say_last_words();
         let held = vgpu.far.hold();
         vgpu.begin_epoch();
         vgpu.leave_peers();
@@ -95,7 +96,6 @@ impl DeviceState {
         } else {
             vgpu.connection.post_call(&ResetContext {})
         };
-        drop(held);
         vgpu.mirrors.clear();
         vgpu.sharing.clear();
         vgpu.staging.clear();
@@ -106,6 +106,7 @@ impl DeviceState {
         lock(&vgpu.virtual_memory).clear();
         vgpu.errors.reset();
         vgpu.order.reset(result?);
+        drop(held);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ pub(crate) mod shared;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, event_flags};
-use floe_wire::{DestroyEvent, EventId, QueryEvent, RecordEvent, SynchronizeEvent};
+use floe_wire::{DestroyEvent, EventId, QueryEvent, RecordEvent};
 
 use crate::memory::ipc::exporting::Part;
 use crate::memory::ipc::passport::{Passport, Subject};
@@ -181,13 +181,6 @@ impl EventState {
             *question = Some((record.sequence, ticket));
         }
         Err(CudaError::NOT_READY)
-    }
-
-    /// Waits for the record where the program takes it for over and it may not be.
-    pub(crate) fn settle_presumed(&self) -> CudaResult<()> {
-        let Some(record) = self.outstanding().filter(Record::seems_over) else { return Ok(()) };
-        self.vgpu.call(&SynchronizeEvent { event: EventId(self.id) })?;
-        self.completed(&record)
     }
 
     /// Whether a launch may record it: it must have no clock.

@@ -308,6 +308,13 @@ impl Connection {
         if ticket.is_answered() { self.received(&ticket.waiter) } else { self.answer(ticket) }
     }
 
+    /// Waits for an answer, which stays for others that wait for it.
+    pub(crate) fn is_answered(&self, ticket: &Ticket) -> CudaResult<()> {
+        let _waits = tally::wait();
+        self.shared.incoming.wait(&self.shared, &ticket.waiter, &|| ticket.is_answered());
+        ticket.waiter.status().unwrap_or_else(|| Err(self.shared.errors.lost()))
+    }
+
     /// The status of an answer, if it is here.
     pub(crate) fn status(&self, ticket: &Ticket) -> Option<CudaResult<()>> {
         self.look();

@@ -17,7 +17,7 @@ pub(crate) struct Errors {
     sticky: AtomicU32,
     /// The first failure of a posted call that no call has reported yet.
     deferred: AtomicU32,
-    /// Whether a call has reported one since the last reset.
+    /// Whether a call has reported one that stays, since the last reset.
     told: AtomicBool,
     /// Pinned memory that kernels do not reach and whose address a kernel was given last; 0: none.
     unreachable: AtomicU64,
@@ -65,6 +65,11 @@ impl Errors {
         CudaError::from_code(self.lost.load(Ordering::Acquire)).unwrap_or(CudaError::DEVICE_UNAVAILABLE)
     }
 
+    /// Whether calls can do nothing, which is asked for no call.
+    pub(crate) fn is_broken(&self) -> bool {
+        [&self.lost, &self.sticky].into_iter().any(|place| place.load(Ordering::Acquire) != 0)
+    }
+
     /// Whether calls can do anything.
     #[inline]
     pub(crate) fn check(&self) -> CudaResult<()> {
@@ -86,15 +91,12 @@ impl Errors {
             return Ok(());
         }
         match CudaError::from_code(self.deferred.swap(0, Ordering::AcqRel)) {
-            Some(error) => {
-                self.told.store(true, Ordering::Release);
-                Err(error)
-            }
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// Whether a call has reported an error since the last reset.
+    /// Whether a call has reported an error that stays, since the last reset.
     pub(crate) fn is_told(&self) -> bool {
         self.told.load(Ordering::Acquire)
     }

@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use floe_abi::{CudaError, CudaResult, event_flags, stream_flags};
+use floe_abi::{CudaResult, event_flags, stream_flags};
 use floe_wire::{CreateEvent, CreateStream, EventId, RecordEvent, StreamId, WaitEvent};
 
+use crate::log::log;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Ticket;
-use crate::vgpu::order::StreamProgress;
+use crate::vgpu::order::{Fence, LEGACY, StreamProgress};
 use floe_lock::lock;
 
 /// Answers that may be outstanding. Behind more of them the program waits: it is never further ahead of the GPU than that.
@@ -30,7 +31,7 @@ pub(crate) struct Far {
 #[derive(Debug, Default)]
 struct State {
     /// The answers to what the program has not waited for.
-    asked: VecDeque<Ticket>,
+    asked: VecDeque<Arc<Ticket>>,
     /// Its own event, and its own stream, of this epoch.
     made: (Option<EventId>, Option<StreamId>),
     epoch: u64,
@@ -107,7 +108,7 @@ impl State {
 impl Vgpu {
     /// Whether the program may go on as if it had waited: then everything later waits for that at the server.
     pub(crate) fn goes_on(&self, until: Until<'_>) -> CudaResult<bool> {
-        if !self.far.is_on() || !self.is_unseen() || self.errors.check().is_err() {
+        if !self.far.is_on() || self.errors.is_broken() {
             return Ok(false);
         }
         let mut state = lock(&self.far.state);
@@ -115,18 +116,23 @@ impl Vgpu {
             *state = State { epoch: self.epoch(), ..State::default() };
         }
         state.owes();
-        let awaited = match until {
-            Until::Stream(progress) if progress.is_retired() => return Ok(false),
-            Until::Stream(progress) => vec![Arc::clone(progress)],
-            Until::Event(_, progress, _) => vec![Arc::clone(progress)],
-            Until::All => self.order.busy(),
-        };
-        let is_lost = |progress: &Arc<StreamProgress>| progress.is_retired() && !matches!(until, Until::Event(..));
-        if awaited.iter().any(is_lost) || state.asked.len() + awaited.len() > MOST_AHEAD {
+        // First how far the streams have come: work that another thread issues from here on is not waited for.
+        let Some(awaited) = self.awaited(until) else { return Ok(false) };
+        if !self.is_unseen() || state.asked.len() + awaited.len() > MOST_AHEAD {
             return Ok(false);
         }
-        let alone = if let [progress] = awaited.as_slice() { Some(&**progress) } else { None };
+        let alone = if let [(progress, _)] = awaited.as_slice() { Some(&**progress) } else { None };
         let others = self.order.others_than(alone);
+        // A wait of the legacy default stream's is one of all blocking streams, which may stand at something of the program's.
+        if alone.is_some() && others.contains(&LEGACY) && self.order.has_busy_blocking(alone) {
+            return Ok(false);
+        }
+        // How far those have come that wait for the legacy default stream: its wait is for them, too.
+        let blocking = if matches!(until, Until::Stream(progress) if progress.stream() == LEGACY) {
+            self.order.blocking()
+        } else {
+            Vec::new()
+        };
         if !others.is_empty() {
             let event = self.gather(&mut state, until, &awaited)?;
             for stream in others {
@@ -135,24 +141,46 @@ impl Vgpu {
             }
         }
         self.ask(&mut state, until, &awaited)?;
+        for (progress, sequence) in awaited.iter().chain(&blocking) {
+            // A session that begins to share memory waits for what it finds noted.
+            progress.note_return();
+            progress.presume(*sequence);
+        }
+        self.connection.watch();
         self.statistics.went_on(1);
         self.errors.report()?;
         Ok(true)
     }
 
+    /// The streams that are waited for, and up to which frames; `None` where one is destroyed, and only a wait for the context
+    /// waits for it.
+    fn awaited(&self, until: Until<'_>) -> Option<Vec<(Arc<StreamProgress>, u64)>> {
+        let awaited = match until {
+            Until::Stream(progress) => vec![(Arc::clone(progress), progress.issued())],
+            Until::Event(_, progress, sequence) => return Some(vec![(Arc::clone(progress), sequence)]),
+            Until::All => self.order.busy(),
+        };
+        awaited.iter().all(|(progress, _)| !progress.is_retired()).then_some(awaited)
+    }
+
     /// The event behind which all of it is over.
-    fn gather(&self, state: &mut State, until: Until<'_>, awaited: &[Arc<StreamProgress>]) -> CudaResult<EventId> {
+    fn gather(
+        &self,
+        state: &mut State,
+        until: Until<'_>,
+        awaited: &[(Arc<StreamProgress>, u64)],
+    ) -> CudaResult<EventId> {
         if let Until::Event(event, ..) = until {
             return Ok(event);
         }
         let event = state.event(self)?;
         let record = |stream| self.connection.post(&RecordEvent { event, stream, flags: 0 }).map(drop);
-        if let [progress] = awaited {
+        if let [(progress, _)] = awaited {
             record(StreamId(progress.stream()))?;
             return Ok(event);
         }
         let gathers = state.stream(self)?;
-        for progress in awaited {
+        for (progress, _) in awaited {
             record(StreamId(progress.stream()))?;
             self.connection.post(&WaitEvent { stream: gathers, event, flags: 0 })?;
         }
@@ -160,28 +188,15 @@ impl Vgpu {
         Ok(event)
     }
 
-    /// Has the server say when it is over, and takes it for over.
-    fn ask(&self, state: &mut State, until: Until<'_>, awaited: &[Arc<StreamProgress>]) -> CudaResult<()> {
-        for progress in awaited {
+    /// Has the server say when it is over.
+    fn ask(&self, state: &mut State, until: Until<'_>, awaited: &[(Arc<StreamProgress>, u64)]) -> CudaResult<()> {
+        for (progress, sequence) in awaited {
             let ticket = match until {
-                Until::Event(event, progress, sequence) => {
-                    progress.presume(sequence);
-                    self.connection.mark_event(event, progress, sequence)?
-                }
-                _ => {
-                    progress.presume(progress.issued());
-                    self.connection.mark_at_once(progress)?
-                }
+                Until::Event(event, ..) => self.connection.mark_event(event, progress, *sequence)?,
+                _ => self.connection.mark_at_once(progress)?,
             };
-            // A session that begins to share memory waits for what it finds noted.
-            progress.note_return();
-            state.asked.push_back(ticket);
+            state.asked.push_back(Arc::new(ticket));
         }
-        // The legacy default stream's wait is for the streams, too, that wait for it.
-        if matches!(until, Until::Stream(progress) if progress.stream() == super::order::LEGACY) {
-            self.order.presume_blocking();
-        }
-        self.connection.watch();
         Ok(())
     }
 
@@ -201,9 +216,14 @@ impl Vgpu {
         if self.goes_on(Until::All)? { Ok(()) } else { self.synchronize() }
     }
 
+    /// A fence behind all work that precedes work issued now on this stream: also what its program has not waited for.
+    pub(crate) fn fence_behind(&self, progress: &StreamProgress) -> Fence {
+        if self.far.is_on() { self.order.fence() } else { self.order.fence_behind(progress) }
+    }
+
     /// Whether nothing a synchronize of this stream waits for is outstanding, as far as the program can tell.
     pub(crate) fn seems_quiet(&self, progress: &StreamProgress) -> bool {
-        let is_legacy = progress.stream() == super::order::LEGACY;
+        let is_legacy = progress.stream() == LEGACY;
         self.is_quiet(progress)
             || if is_legacy { self.order.seems_idle(false) } else { progress.seems_over(progress.issued()) }
     }
@@ -214,16 +234,28 @@ impl Vgpu {
         !is_shared && !self.uses_host_memory() && !self.is_held()
     }
 
-    /// Waits for what the program takes for over and may not be, ahead of something that the driver does at once.
+    /// Waits for what the program takes for over and may not be, and for nothing else, ahead of something that the driver does at
+    /// once.
     pub(crate) fn settle_presumed(&self) -> CudaResult<()> {
-        if self.far.owes() { self.synchronize() } else { Ok(()) }
+        if !self.far.owes() {
+            return Ok(());
+        }
+        let asked: Vec<_> = lock(&self.far.state).asked.iter().cloned().collect();
+        // Others may wait for the same.
+        asked.iter().try_for_each(|ticket| self.connection.is_answered(ticket))
     }
 
-    /// At the program's end: waits for what it has not waited for. What failed of it and no call has reported.
-    pub(crate) fn last_words(&self) -> Option<CudaError> {
-        if !self.far.is_on() || self.errors.is_told() {
-            return None;
+    /// Before a context or the program ends: waits for what the program has not waited for. What failed of it and no call has
+    /// reported goes to the user.
+    pub(crate) fn say_last_words(&self) {
+        let is_told = self.errors.is_told();
+        // Also where it is told: a later context is not to hear it.
+        let settled = self.settle_presumed();
+        if is_told || !self.far.is_on() {
+            return;
         }
-        self.settle_presumed().and_then(|()| self.errors.report()).err()
+        if let Err(error) = settled.and_then(|()| self.errors.report()) {
+            log!(Error, "work that a synchronization has not waited for (--far) has failed: {error}");
+        }
     }
 }

@@ -245,9 +245,27 @@ impl Order {
         self.read().values().filter(|progress| progress.owes_copies()).cloned().collect()
     }
 
-    /// The streams, destroyed ones too, on which something is outstanding.
-    pub(crate) fn busy(&self) -> Vec<Arc<StreamProgress>> {
-        self.read().values().filter(|progress| !progress.is_idle()).cloned().collect()
+    /// The streams, destroyed ones too, on which something is outstanding, and up to which frame.
+    pub(crate) fn busy(&self) -> Vec<(Arc<StreamProgress>, u64)> {
+        self.places(|progress| !progress.is_idle())
+    }
+
+    /// The streams that wait for the legacy default stream, and their last frames.
+    pub(crate) fn blocking(&self) -> Vec<(Arc<StreamProgress>, u64)> {
+        self.places(|progress| progress.blocking)
+    }
+
+    fn places(&self, chosen: impl Fn(&StreamProgress) -> bool) -> Vec<(Arc<StreamProgress>, u64)> {
+        let streams = self.read();
+        let chosen = streams.values().filter(|progress| chosen(progress));
+        chosen.map(|progress| (Arc::clone(progress), progress.issued())).collect()
+    }
+
+    /// Whether something is outstanding on a stream, but this one, that the legacy default stream waits for.
+    pub(crate) fn has_busy_blocking(&self, but: Option<&StreamProgress>) -> bool {
+        let counts = |other: &StreamProgress| but.is_none_or(|own| other.stream != own.stream);
+        let stands = |other: &StreamProgress| other.blocking && other.stream != LEGACY && !other.is_idle();
+        self.read().values().any(|progress| counts(progress) && stands(progress))
     }
 
     /// The streams, but destroyed ones, whose later work does not run after all of `progress` by itself.
@@ -257,14 +275,6 @@ impl Order {
             progress.is_some_and(|own| other.stream == own.stream || other.stream == LEGACY && own.blocking)
         };
         self.read().values().filter(|other| !other.is_retired() && !follows(other)).map(|other| other.stream).collect()
-    }
-
-    /// The program goes on, and takes the work of the streams for over that wait for the legacy default stream.
-    pub(crate) fn presume_blocking(&self) {
-        self.read()
-            .values()
-            .filter(|progress| progress.blocking)
-            .for_each(|progress| progress.presume(progress.issued()));
     }
 
     /// Whether nothing is outstanding, as far as the program can tell: anywhere, or on streams that wait for the legacy default

@@ -82,7 +82,7 @@ impl PoolCalls for Client {
             return Ok(());
         }
         let progress = stream.progress();
-        let fence = stream.vgpu.order.fence_behind(progress);
+        let fence = stream.vgpu.fence_behind(progress);
         if stream.vgpu.close(address, Door::Pool, &fence)? {
             self.synchronous.forget(address.0);
             return Ok(());

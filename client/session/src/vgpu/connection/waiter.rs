@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaError, CudaResult};
 use floe_transport::Spin;
 
 use super::pending::Answer;
@@ -69,6 +69,16 @@ impl Waiter {
     /// The answer, when it is here.
     pub(super) fn take(&self) -> Option<CudaResult<Answer>> {
         lock(&self.slot).answer.take()
+    }
+
+    /// How it was answered, if the answer is here; it stays.
+    pub(super) fn status(&self) -> Option<CudaResult<()>> {
+        let slot = lock(&self.slot);
+        let answer = slot.answer.as_ref()?;
+        Some(answer.as_ref().map_err(|error| *error).and_then(|answer| match CudaError::from_code(answer.status) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }))
     }
 
     /// Waits for the answer or a nudge.
