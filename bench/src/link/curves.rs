@@ -35,6 +35,16 @@ impl Copy {
     }
 }
 
+/// The host memory of a step's inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Inputs {
+    /// Pinned: nothing is synchronized before the end.
+    Pinned,
+    /// Ordinary: the program synchronizes behind each.
+    Pageable,
+}
+
 /// One finding of a measuring process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -46,6 +56,13 @@ pub(crate) enum Finding {
     },
     /// The median time of a launch of an empty kernel and the wait for it, in seconds.
     Launch {
+        /// Seconds.
+        seconds: f64,
+    },
+    /// The median time of a step: two inputs, two kernels, one number back.
+    Step {
+        /// The inputs' memory.
+        inputs: Inputs,
         /// Seconds.
         seconds: f64,
     },
@@ -101,6 +118,7 @@ pub(crate) struct Curves {
     pub(crate) device: String,
     /// Launch and wait, in seconds.
     pub(crate) launch: Option<f64>,
+    steps: Vec<Step>,
     points: Vec<Point>,
     /// Copies of which one follows the other without a pause, where its sockets were measured.
     in_a_row: Vec<Point>,
@@ -108,6 +126,13 @@ pub(crate) struct Curves {
     connections: Option<u32>,
     /// Its sockets alone, over several numbers of connections.
     pub(crate) raw: Vec<Raw>,
+}
+
+/// A step, in seconds.
+#[derive(Debug, Clone, std::marker::Copy, PartialEq, Serialize)]
+struct Step {
+    inputs: Inputs,
+    seconds: f64,
 }
 
 /// One point of a curve.
@@ -145,6 +170,7 @@ impl Curves {
         match finding {
             Finding::Device { name } => self.device = name,
             Finding::Launch { seconds } => self.launch = Some(seconds),
+            Finding::Step { inputs, seconds } => self.steps.push(Step { inputs, seconds }),
             Finding::Copied { copy, bytes, seconds } => self.points.push(Point { copy, bytes, seconds }),
             Finding::InARow { copy, bytes, seconds } => self.in_a_row.push(Point { copy, bytes, seconds }),
             Finding::Connections { connections } => self.connections = Some(connections),
@@ -153,6 +179,11 @@ impl Curves {
                 self.raw.push(Raw { name, wire, connections, bytes, seconds });
             }
         }
+    }
+
+    /// Seconds of a step, where it was measured.
+    pub(crate) fn step(&self, inputs: Inputs) -> Option<f64> {
+        self.steps.iter().find(|step| step.inputs == inputs).map(|step| step.seconds)
     }
 
     /// Sizes in bytes and bytes per second of one kind of copy, by size.

@@ -47,7 +47,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None
     };
     let routes = routes::routes(arguments, &installation, server.as_ref())?;
-    let progress = ProgressBar::new((routes.len() * points(arguments.largest)) as u64)
+    let all: usize =
+        routes.iter().map(|route| if route.is_of_steps { OF_STEPS } else { points(arguments.largest) }).sum();
+    let progress = ProgressBar::new(all as u64)
         .with_style(ProgressStyle::with_template("{msg:24} {bar:40} {pos}/{len}").context("the style of a bar")?);
     let mut ways = Vec::new();
     for route in routes {
@@ -72,9 +74,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     write_files(arguments, &ways, &ratios)
 }
 
-/// Findings of one way: the device, the launch, four copies of each size.
+/// Findings of a way of which only steps are measured: the device, two steps.
+const OF_STEPS: usize = 3;
+
+/// Findings of one way: the launch, too, and four copies of each size.
 fn points(largest: u64) -> usize {
-    2 + Copy::ALL.len() * probe::sizes(largest).count()
+    OF_STEPS + 1 + Copy::ALL.len() * probe::sizes(largest).count()
 }
 
 fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Result<ExitCode> {

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use floe_abi::{DevicePtr, Stream};
+use floe_abi::{DevicePtr, Function, Stream};
 use floe_device::{Driver, HostMemory, LaunchRequest, LoadImage};
 
-use super::curves::{Copy, Finding};
+use super::curves::{Copy, Finding, Inputs};
 use super::ratios;
 use super::raw::{self, Wire};
 use super::timing::time;
@@ -30,10 +30,15 @@ pub struct ProbeArguments {
     /// Sockets that are measured alone, in turns with the copies.
     #[arg(long)]
     pub(super) raw: Option<Wire>,
+    /// Steps only.
+    #[arg(long)]
+    pub(super) steps: bool,
 }
 
 /// A kernel that does nothing, for any GPU.
 const NOTHING: &[u8] = b".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+/// Bytes of a step's input.
+const INPUT: usize = 4096;
 /// Bytes of copies that are timed in a row, two copies at least.
 const ROW_BYTES: u64 = 512 << 20;
 /// Measures and reports.
@@ -48,7 +53,15 @@ pub fn probe(arguments: &ProbeArguments) -> Result<()> {
     driver.ctx_set_current(context).context("cuCtxSetCurrent")?;
     say(&Finding::Device { name: driver.device_get_name(device).context("cuDeviceGetName")? })?;
     let budget = Duration::from_millis(arguments.budget);
-    say(&Finding::Launch { seconds: launch_and_wait(&driver, budget)? })?;
+    if !arguments.steps {
+        say(&Finding::Launch { seconds: launch_and_wait(&driver, budget)? })?;
+    }
+    for inputs in [Inputs::Pinned, Inputs::Pageable] {
+        say(&Finding::Step { inputs, seconds: step(&driver, inputs, budget)? })?;
+    }
+    if arguments.steps {
+        return driver.device_primary_ctx_release(device).context("cuDevicePrimaryCtxRelease");
+    }
     let mut counts = Vec::new();
     for bytes in sizes(arguments.largest) {
         let length = usize::try_from(bytes).context("a size beyond this machine's addresses")?;
@@ -75,11 +88,41 @@ fn say(finding: &Finding) -> Result<()> {
     std::io::stdout().write_all(line.as_bytes()).context("the findings cannot be written")
 }
 
-fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
+/// A step as trainings make them: two inputs, two kernels, one number back. Behind each input from pageable memory the program
+/// synchronizes, as PyTorch does.
+fn step(driver: &Driver, inputs: Inputs, budget: Duration) -> Result<f64> {
     let image = LoadImage::single(NOTHING.into());
     let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
     let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
-    let request = LaunchRequest {
+    let memory = driver.mem_alloc(2 * INPUT).context("cuMemAlloc")?;
+    let mut pinned = HostMemory::new(driver, INPUT).context("cuMemHostAlloc")?;
+    let mut pageable = vec![0; INPUT];
+    let mut turn = 0_u8;
+    let seconds = time(budget, || {
+        turn = turn.wrapping_add(1);
+        let host: &mut [u8] = if inputs == Inputs::Pinned { &mut pinned } else { &mut pageable };
+        for place in [0, INPUT as u64] {
+            fill(host, turn);
+            driver.memcpy_htod(DevicePtr(memory.0 + place), host).context("cuMemcpyHtoD")?;
+            if inputs == Inputs::Pageable {
+                driver.ctx_synchronize().context("cuCtxSynchronize")?;
+            }
+            driver.launch_kernel(&nothing(function)).context("cuLaunchKernelEx")?;
+        }
+        let mut number = [0; 4];
+        driver.memcpy_dtoh(&mut number, DevicePtr(memory.0 + INPUT as u64)).context("cuMemcpyDtoH")?;
+        ensure!(is_filled(&number, turn), "a step's number came back as another: {number:?}");
+        Ok(())
+    })?;
+    drop(pinned);
+    driver.mem_free(memory).context("cuMemFree")?;
+    driver.module_unload(module).context("cuModuleUnload")?;
+    Ok(seconds)
+}
+
+/// A launch of the kernel that does nothing.
+fn nothing(function: Function) -> LaunchRequest<'static> {
+    LaunchRequest {
         function,
         grid: [1; 3],
         block: [32, 1, 1],
@@ -87,7 +130,14 @@ fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
         stream: Stream::default(),
         attributes: &[],
         parameters: &[],
-    };
+    }
+}
+
+fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
+    let image = LoadImage::single(NOTHING.into());
+    let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
+    let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
+    let request = nothing(function);
     let seconds = time(budget, || {
         driver.launch_kernel(&request).context("cuLaunchKernelEx")?;
         driver.ctx_synchronize().context("cuCtxSynchronize")

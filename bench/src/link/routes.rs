@@ -25,6 +25,8 @@ const DRIVER: &str = "libcuda.so.1";
 pub(super) struct Route {
     pub(super) name: String,
     pub(super) command: Command,
+    /// Whether only steps are measured.
+    pub(super) is_of_steps: bool,
     /// The relay that the command connects to; it lives as long as the route.
     relay: Option<Relay>,
 }
@@ -54,6 +56,11 @@ impl Target {
         }
     }
 
+    /// Whether it is reached by what only processes of one machine have.
+    fn is_of_this_machine(&self) -> bool {
+        matches!(self.address, Address::Unix(..))
+    }
+
     /// The sockets that large copies to it go through, where they are the system's own and both ends are here.
     fn wire(&self) -> Option<Wire> {
         match &self.address {
@@ -78,15 +85,21 @@ pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Op
     if let Some(here) = targets.iter().find(|target| target.is_here() && !arguments.no_native) {
         let library = native_library(arguments, installation, here)?;
         let command = measuring(Command::new(installation.bench()), arguments, &library);
-        routes.push(Route { name: "native".into(), command, relay: None });
+        routes.push(Route { name: "native".into(), command, is_of_steps: false, relay: None });
     }
     for target in &targets {
         let near = || near(arguments, installation, own, target);
         routes.push(near());
+        if !target.is_of_this_machine() {
+            routes.push(far(near()));
+        }
         if target.wire() == Some(Wire::Tcp) {
             routes.push(with_few_connections(near()));
         }
-        routes.extend(emulated(arguments, installation, own, target)?);
+        for is_far in [false, true] {
+            let route = emulated(arguments, installation, own, target)?;
+            routes.extend(route.map(|route| if is_far { far(route) } else { route }));
+        }
     }
     if arguments.network.is_asked_for() && routes.iter().all(|route| route.relay.is_none()) {
         bail!("--rtt and --bandwidth emulate a network for TCP, and none of these addresses is of TCP");
@@ -100,7 +113,14 @@ fn near(arguments: &Arguments, installation: &Installation, own: Option<&Server>
     if let Some(wire) = target.wire() {
         command.args(["--raw", wire.flag()]);
     }
-    Route { name: name(target, own.is_some()), command, relay: None }
+    Route { name: name(target, own.is_some()), command, is_of_steps: false, relay: None }
+}
+
+/// The same for a program that leaves out waits. Its copies end when the program cannot tell, so steps alone are measured.
+fn far(mut route: Route) -> Route {
+    route.command.args(["--steps"]).env("FLOE_FAR", "1");
+    route.name.push_str(" far");
+    Route { is_of_steps: true, ..route }
 }
 
 /// The same with at most [`FEW`] connections for large copies: a server may take fewer.
@@ -139,7 +159,7 @@ fn emulated(
     if let Some(rate) = network.bytes_per_second {
         name.push_str(&format!(" {:.3}GB/s", rate / 1e9));
     }
-    Ok(Some(Route { name, command, relay: Some(relay) }))
+    Ok(Some(Route { name, command, is_of_steps: false, relay: Some(relay) }))
 }
 
 /// The transport alone where the server is this command's own, else the address.
@@ -161,6 +181,8 @@ fn under_floe(installation: &Installation, own: Option<&Server>, device: &str) -
 /// The command `floe-bench`, however it is started, as a measuring process.
 fn measuring(mut bench: Command, arguments: &Arguments, library: &str) -> Command {
     let budget = BUDGET[usize::from(arguments.quick)];
+    // A copy is over when the program has waited for it.
+    bench.env("FLOE_FAR", "0");
     bench.args(["link-probe", "--library", library]);
     bench.args(["--largest", &arguments.largest.to_string(), "--budget", &budget.to_string()]);
     bench
@@ -210,7 +232,7 @@ mod tests {
 
     #[test]
     fn few_connections_are_asked_for_and_said() {
-        let route = Route { name: "tcp".into(), command: Command::new("floe"), relay: None };
+        let route = Route { name: "tcp".into(), command: Command::new("floe"), is_of_steps: false, relay: None };
         let few = with_few_connections(route);
         let asked = few.command.get_envs().map(|(name, value)| (name.to_str(), value.and_then(|value| value.to_str())));
         assert_eq!(asked.collect::<Vec<_>>(), [(Some("FLOE_BULK_CONNECTIONS"), Some("4"))]);

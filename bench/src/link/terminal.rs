@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use super::curves::{Copy, Curves, size};
+use super::curves::{Copy, Curves, Inputs, size};
 use super::ratios::Ratio;
 
 /// Characters of a chart.
@@ -36,6 +36,9 @@ fn table(ways: &[Curves]) -> Table {
         table.add_row(std::iter::once(name).chain(cells));
     };
     row("launch + synchronize".into(), &|way| way.launch.map(micros));
+    for (inputs, name) in [(Inputs::Pinned, "pinned"), (Inputs::Pageable, "pageable")] {
+        row(format!("step, {name} inputs"), &|way| way.step(inputs).map(|seconds| waits(seconds, way.launch)));
+    }
     for copy in Copy::ALL {
         row(format!("4 B {}", copy.title()), &|way| way.seconds(copy, SMALL).map(micros));
     }
@@ -110,6 +113,12 @@ fn gigabytes(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
+/// A step's time, and how many launches with their waits it is: far away, how often it waits.
+fn waits(seconds: f64, launch: Option<f64>) -> String {
+    let waits = launch.map(|launch| format!(" (×{:.1})", seconds / launch));
+    micros(seconds) + &waits.unwrap_or_default()
+}
+
 fn micros(seconds: f64) -> String {
     format!("{:.2} µs", seconds * 1e6)
 }
@@ -150,12 +159,15 @@ mod tests {
         let mut measured = Curves::new("unix");
         measured.take(Finding::Launch { seconds: 12.5e-6 });
         measured.take(Finding::Copied { copy: Copy::PinnedToHost, bytes: 4, seconds: 7e-6 });
+        measured.take(Finding::Step { inputs: Inputs::Pageable, seconds: 37.5e-6 });
         measured.take(Finding::Copied { copy: Copy::PageableToDevice, bytes: 1 << 20, seconds: 1e-4 });
         let ways = [measured, Curves::new("tcp")];
         let text = show(&ways, &[]);
         assert!(text.contains("12.50 µs") && text.contains("7.00 µs") && text.contains("10.49 GB/s"), "{text}");
-        let row = text.lines().find(|line| line.contains("launch + synchronize")).expect("a row");
-        assert!(row.trim_end().ends_with('–'), "{row}");
+        for (name, figure) in [("launch + synchronize", "12.50 µs"), ("step, pageable inputs", "37.50 µs (×3.0)")] {
+            let row = text.lines().find(|line| line.contains(name)).expect("a row");
+            assert!(row.trim_end().ends_with('–') && row.contains(figure), "{row}");
+        }
     }
 
     #[test]
