@@ -211,7 +211,7 @@ mod tests {
     /// The manual's pages are named by patterns.
     #[test]
     fn the_rpm_lists_every_file_and_no_other() {
-        let spec = fs::read_to_string(repository().join("xtask/package/floe.spec")).unwrap();
+        let spec = fs::read_to_string(repository().join("xtask/package/floe.spec")).expect("it is there");
         let listed = spec.lines().filter_map(|line| line.strip_prefix('/')).filter(|line| !line.contains("/man/"));
         let mut listed: Vec<String> = listed.map(str::to_owned).collect();
         let of_doc = |to: &str| if to.contains("/doc/") { "usr/share/doc/floe".to_owned() } else { to.to_owned() };
