@@ -1,5 +1,5 @@
 //! Builds the example programs: the table `examples/cuda/programs.toml` and the CUDA sources come in, executables in
-//! `OUT/static` and `OUT/shared` go out. Each program gets one per way of linking the CUDA runtime. Only what is older
+//! `OUT/static` and `OUT/shared` go out. Each program is compiled once and linked with the CUDA runtime in both ways. Only what is older
 //! than its sources, the shared header, the table or the compiler is built again. It never runs a program: what a run
 //! must print stands in the table, and the tests read it from there.
 
@@ -218,22 +218,18 @@ pub(crate) fn assemble_own_kernels(home: &CudaHome) -> Result<()> {
     Ok(())
 }
 
-/// Compiles each of `stale` and gives what failed, one message each.
+/// Builds each of `stale`, whose executables of one program stand together, and gives what failed, one message each.
 fn compile_all(home: &CudaHome, stale: &[&Built]) -> Vec<String> {
+    let programs: Vec<&[&Built]> = stale.chunk_by(|one, other| one.program.name == other.program.name).collect();
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..JOBS.min(stale.len()) {
+        for _ in 0..JOBS.min(programs.len()) {
             scope.spawn(|| {
-                while let Some(built) = stale.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(built) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begin = Instant::now();
                     let outcome = compile(home, built);
-                    eprintln!(
-                        "examples: {} {}: {:.1} s",
-                        built.linking.folder(),
-                        built.program.name,
-                        begin.elapsed().as_secs_f64()
-                    );
+                    eprintln!("examples: {}: {:.1} s", built[0].program.name, begin.elapsed().as_secs_f64());
                     if let Err(error) = outcome {
                         failures.lock().unwrap_or_else(|e| e.into_inner()).push(format!("{error:#}"));
                     }
@@ -244,18 +240,39 @@ fn compile_all(home: &CudaHome, stale: &[&Built]) -> Vec<String> {
     failures.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Runs nvcc for one executable, which appears under its name only when complete.
-fn compile(home: &CudaHome, built: &Built) -> Result<()> {
-    let program = &built.program;
-    let partial = built.path.with_extension("partial");
+/// Compiles a program's sources and links each of its executables.
+fn compile(home: &CudaHome, all: &[&Built]) -> Result<()> {
+    let Some(Built { program, path, .. }) = all.first() else { return Ok(()) };
+    let folder = path.with_extension("objects");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create: {}", folder.display()))?;
+    let mut objects = Vec::new();
+    for (number, source) in program.sources.iter().enumerate() {
+        let object = folder.join(format!("{number}.o"));
+        run_nvcc(program, nvcc(home, program).arg("-c").arg(source).arg("-o").arg(&object))?;
+        objects.push(object);
+    }
+    all.iter().try_for_each(|built| link(home, built, &objects))?;
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove: {}", folder.display()))
+}
+
+/// nvcc with a program's flags.
+fn nvcc(home: &CudaHome, program: &Program) -> Command {
     let mut nvcc = Command::new(home.nvcc());
     nvcc.current_dir(sources()).args(["-O2", "-std=c++17"]);
     if !program.flags.iter().any(|flag| flag.starts_with("-arch") || flag.starts_with("-gencode")) {
         // A cubin for the GPUs at hand and PTX for everything else, our CPU device included.
         nvcc.arg("-arch=sm_90");
     }
-    nvcc.args(&program.flags).args(&program.sources).arg("-o").arg(&partial);
-    nvcc.arg("-L").arg(home.libraries());
+    nvcc.args(&program.flags);
+    nvcc
+}
+
+/// Links one executable, which appears under its name only when complete.
+fn link(home: &CudaHome, built: &Built, objects: &[PathBuf]) -> Result<()> {
+    let program = &built.program;
+    let partial = built.path.with_extension("partial");
+    let mut nvcc = nvcc(home, program);
+    nvcc.args(objects).arg("-o").arg(&partial).arg("-L").arg(home.libraries());
     if built.linking == Linking::Shared {
         // The new kind of run path lets LD_LIBRARY_PATH choose another runtime.
         nvcc.arg("-cudart=shared").arg("-L").arg(home.stubs()).args(["-Xlinker", "--enable-new-dtags"]);
@@ -264,12 +281,17 @@ fn compile(home: &CudaHome, built: &Built) -> Result<()> {
     if program.driver {
         nvcc.arg("-L").arg(home.stubs()).arg("-lcuda");
     }
-    let output = nvcc.output().with_context(|| format!("cannot start nvcc: {}", home.nvcc().display()))?;
+    run_nvcc(program, &mut nvcc)?;
+    fs::rename(&partial, &built.path).with_context(|| format!("cannot move into place: {}", built.path.display()))
+}
+
+fn run_nvcc(program: &Program, nvcc: &mut Command) -> Result<()> {
+    let output = nvcc.output().with_context(|| format!("cannot start {}", nvcc.get_program().display()))?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         bail!("{}: {}", program.name, last_lines(&String::from_utf8_lossy(&said), 12));
     }
-    fs::rename(&partial, &built.path).with_context(|| format!("cannot move into place: {}", built.path.display()))
+    Ok(())
 }
 
 /// Whether an executable is missing or older than what it is made from.
