@@ -118,7 +118,16 @@ impl<U: Ord + Copy> Scheduler<U> {
             return Err(NoShare { asked, free });
         }
         self.charge(now);
-        let seat = Seat { member, phase: Phase::Free, order: 0, left: None, overran: true, usage: Usage::default() };
+        let seat = Seat {
+            member,
+            phase: Phase::Free,
+            order: 0,
+            left: None,
+            began: now,
+            told: now,
+            overran: true,
+            usage: Usage::default(),
+        };
         let (unit, kind) = (seat.unit(number), seat.kind());
         self.seats.insert(number, seat);
         if let (Unit::Session(_), Some(from)) = (unit, unit_beside) {
@@ -190,7 +199,7 @@ impl<U: Ord + Copy> Scheduler<U> {
                 seat.left = Some(now);
             }
             match (seat.phase, phase) {
-                (Phase::Stopping { until, .. }, Phase::Resting { .. }) => seat.overran = now > until,
+                (Phase::Stopping { .. }, Phase::Resting { .. }) => seat.overran = now > seat.told + OVERRUN,
                 (Phase::Running { .. }, Phase::Resting { .. }) => seat.overran = false,
                 _ => {}
             }
@@ -235,6 +244,9 @@ impl<U: Ord + Copy> Scheduler<U> {
         let slice = self.turn.map(|(_, since)| if now < since + LEAST { since + LEAST } else { since + SLICE });
         // Behind it only a report changes anything.
         let slice = slice.filter(|at| now < *at);
+        let wanting = self.seats.iter().filter(|(_, seat)| seat.wants());
+        let kept = wanting.filter_map(|(number, _)| self.may_begin_at(*number, now));
+        let beside = beside.into_iter().chain(kept);
         stopping.chain(slice).chain(beside).chain(returns).min()
     }
 
@@ -248,7 +260,14 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     fn order(&mut self, number: u64, order: Order, phase: Phase) {
+        // Everything is decided at the time up to which it is charged.
+        let now = self.charged;
         if let Some(seat) = self.seats.get_mut(&number) {
+            match order {
+                Order::Stop => seat.told = now,
+                Order::Go { .. } if !matches!(seat.phase, Phase::Running { .. }) => seat.began = now,
+                _ => {}
+            }
             seat.order += 1;
             seat.phase = phase;
             self.orders.push((number, seat.order, order));
@@ -298,16 +317,22 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// computes, or did a moment ago: another session of the user has something that cannot be stopped, or one of the same unit
     /// is likely to, as this one is.
     fn may_begin(&self, number: u64, now: Duration) -> bool {
-        let Some(own) = self.seats.get(&number) else { return false };
+        self.may_begin_at(number, now).is_none()
+    }
+
+    /// From when on a session may begin that may not now.
+    fn may_begin_at(&self, number: u64, now: Duration) -> Option<Duration> {
+        let own = self.seats.get(&number)?;
         let user = own.member.user;
         let mut others = self.seats.values().filter(|seat| seat.member.user != user);
         if !others.any(|seat| seat.is_company(now) || seat.wants()) {
-            return true;
+            return None;
         }
         let unit = own.unit(number);
         let is_alike = |other: u64, seat: &Seat<U>| own.overran && seat.overran && seat.unit(other) == unit;
-        let mut users = self.seats.iter().filter(|(other, seat)| **other != number && seat.member.user == user);
-        !users.any(|(other, seat)| seat.overruns(now) || seat.computes() && is_alike(*other, seat))
+        let users = self.seats.iter().filter(|(other, seat)| **other != number && seat.member.user == user);
+        let keeping = users.filter(|(other, seat)| seat.overruns(now) || seat.computes() && is_alike(**other, seat));
+        keeping.map(|(_, seat)| seat.stands_until()).filter(|until| now < *until).max()
     }
 
     fn decide(&mut self, now: Duration) {
@@ -335,6 +360,12 @@ impl<U: Ord + Copy> Scheduler<U> {
                 self.stop(unit, now + OVERRUN);
             }
             if !next.is_some_and(|unit| self.ends_turn(ran, unit, holder, &due)) {
+                if ran >= SLICE && self.keeps_own_waiting(holder, now) {
+                    // It stops for them, or is seen not to.
+                    self.stop(holder, now + OVERRUN);
+                    self.turn = Some((holder, now));
+                    return;
+                }
                 self.go(holder, next.is_some(), now);
                 if next.is_some() && ran >= SLICE {
                     self.turn = Some((holder, now));
@@ -359,6 +390,12 @@ impl<U: Ord + Copy> Scheduler<U> {
             self.totals.turns += 1;
             self.go(unit, self.next(&due, now).is_some(), now);
         }
+    }
+
+    /// Whether members of a unit run, and others of it may not begin.
+    fn keeps_own_waiting(&self, unit: Unit<U>, now: Duration) -> bool {
+        let runs = self.of(unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
+        runs && self.of(unit).any(|(number, seat)| seat.wants() && !self.may_begin(number, now))
     }
 
     /// How much further the holder is than a unit.

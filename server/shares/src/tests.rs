@@ -479,6 +479,35 @@ fn a_users_sessions_without_terms_take_no_promised_share_by_long_kernels() {
     }
 }
 
+/// They divide what their user has, also where none of them ever rests and nobody's turn ends theirs.
+#[test]
+fn a_users_sessions_without_terms_divide_its_turns() {
+    for (sessions, kernel) in [(4, 100), (8, 100), (4, 5_000), (2, 300_000)] {
+        let mut simulation = Simulation::new();
+        simulation.add(0, member(2, weight(1)), Load { kernel: BESIDE / 40, work: BESIDE / 40, pause: MS(15) });
+        for number in 1..=sessions {
+            simulation.add(number, member(1, Terms::default()), Load::kernels(Duration::from_micros(kernel)));
+        }
+        simulation.run(TEN_SECONDS);
+        let had: Vec<u64> = (1..=sessions).map(|number| simulation.thousandths(number)).collect();
+        assert!(had.iter().all(|had| *had >= 800 / sessions), "kernels of {kernel} us: {had:?}");
+    }
+}
+
+/// A kernel may wait for what the user's other session is to do.
+#[test]
+fn a_users_session_begins_beside_one_that_never_stops() {
+    for terms in [Terms::default(), weight(1), share(300)] {
+        let mut simulation = Simulation::new();
+        simulation.add(0, member(2, weight(1)), Load { kernel: MS(1), work: MS(1), pause: MS(15) });
+        simulation.add(1, member(1, terms), Load::kernels(Duration::from_secs(3600)));
+        simulation.run(MS(100));
+        simulation.add(2, member(1, terms), Load::kernels(MS(1)));
+        simulation.run(Duration::from_secs(4));
+        assert!(simulation.thousandths(2) > 0, "{terms:?}");
+    }
+}
+
 /// Nor does a latency class that leaves and comes back.
 #[test]
 fn a_latency_class_that_comes_back_does_not_go_first_at_once() {

@@ -8,6 +8,8 @@ use crate::terms::Member;
 /// A unit that was told to stop and has not stopped after so long no longer keeps others waiting: it has a kernel that cannot be
 /// preempted. From there on the driver's own time slices divide the GPU between it and them.
 pub(crate) const OVERRUN: Duration = Duration::from_millis(20);
+/// So long a session that cannot be stopped keeps its user's others from beginning beside it. They may be what it waits for.
+pub(crate) const STANDS: Duration = Duration::from_secs(2);
 /// So long behind its last work a program may go on: until then who has the turn keeps little in flight, as if others waited.
 /// What is in flight cannot be called back, and a program that synchronizes is away for a moment each time.
 pub(crate) const RETURNS: Duration = Duration::from_millis(20);
@@ -70,6 +72,10 @@ pub(super) struct Seat<U> {
     pub(super) order: u64,
     /// When it last had nothing in flight any more. Its program is likely to go on in a moment.
     pub(super) left: Option<Duration>,
+    /// When it was last told to go.
+    pub(super) began: Duration,
+    /// When it was last told to stop.
+    pub(super) told: Duration,
     /// Whether it did not stop in time when it last was told to, or has not stopped yet.
     pub(super) overran: bool,
     pub(super) usage: Usage,
@@ -116,9 +122,14 @@ impl<U: Copy> Seat<U> {
         matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. })
     }
 
-    /// Whether it was told to stop, and others no longer wait for that.
+    /// Whether it was told to stop, and has not stopped in time.
     pub(super) fn overruns(&self, now: Duration) -> bool {
-        matches!(self.phase, Phase::Stopping { until, .. } if now >= until)
+        matches!(self.phase, Phase::Stopping { .. }) && now >= self.told + OVERRUN
+    }
+
+    /// Until when it keeps its user's other sessions from beginning, where it does.
+    pub(super) fn stands_until(&self) -> Duration {
+        self.began + STANDS
     }
 
     /// Whether it keeps others from the GPU.
