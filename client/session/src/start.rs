@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -19,6 +19,8 @@ use floe_settings::{Source, set_folder};
 
 /// The longest file.
 const MOST_BYTES: u64 = 1 << 20;
+/// Files of a user.
+const MOST_FILES: usize = 256;
 /// Kernels of one program.
 const MOST_KERNELS: usize = 4096;
 /// The longest name: mangled names of templates reach thousands of letters.
@@ -48,7 +50,7 @@ impl Start {
         let cache = own.or_else(|| set_folder(source, "HOME").map(|home| home.join(".cache")))?;
         let program = std::env::current_exe().ok()?;
         // Of an interpreter, the script is what differs.
-        let script = std::env::args_os().nth(1).unwrap_or_default();
+        let script = std::env::args_os().nth(1).filter(|script| Path::new(script).is_file()).unwrap_or_default();
         Some(Self::at(cache.join("floe/starts").join(name_of(&program, &script))))
     }
 
@@ -94,6 +96,7 @@ impl Start {
     fn write(&self, text: &str) -> io::Result<()> {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        make_room(folder)?;
         let mut fresh = self.file.clone().into_os_string();
         fresh.push(format!(".{}.new", std::process::id()));
         let written = File::options().write(true).create_new(true).open(&fresh).and_then(|mut file| {
@@ -104,6 +107,18 @@ impl Start {
             let _ = std::fs::remove_file(&fresh);
         })
     }
+}
+
+/// Removes the oldest of the files where there are many.
+fn make_room(folder: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        files.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    files.sort();
+    let many = (files.len() + 1).saturating_sub(MOST_FILES);
+    files.into_iter().take(many).try_for_each(|(_, file)| std::fs::remove_file(file))
 }
 
 /// What an image looks like. It reads a few thousand bytes, however large the image is.
@@ -143,7 +158,11 @@ fn text_of(kernels: &Kernels) -> String {
 
 fn read(file: &Path) -> Option<Kernels> {
     let mut text = String::new();
-    let bytes = File::open(file).ok()?.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
+    // A pipe in its place keeps nobody waiting.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).ok()?;
+    let file = File::options().read(true).custom_flags(flags).open(file).ok()?;
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let bytes = file.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
     if bytes as u64 > MOST_BYTES {
         return None;
     }
@@ -207,6 +226,21 @@ mod tests {
         std::fs::write(&file, &line).unwrap();
         assert_eq!(Start::at(file).before.len(), 1);
         assert!(Start::at(folder.path().to_path_buf()).before.is_empty());
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success() && Start::at(pipe).before.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_files_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..MOST_FILES + 5 {
+            let start = Start::at(folder.path().join(number.to_string()));
+            start.found(&[1; 32], "a");
+            start.end().unwrap();
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MOST_FILES);
+        assert!(folder.path().join((MOST_FILES + 4).to_string()).exists());
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Ahead {
             return Ok(None);
         }
         vgpu.statistics.knew_contents(self.contents);
-        let loaded = Loaded { ahead: Mutex::new(self.kernels), ..Loaded::new(vgpu, Context::NULL, self.id) };
+        let loaded =
+            Loaded { epoch: self.epoch, ahead: Mutex::new(self.kernels), ..Loaded::new(vgpu, Context::NULL, self.id) };
         Ok(Some(Arc::new(loaded)))
     }
 }
