@@ -74,8 +74,16 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     let record = std::fs::read_to_string(file("link.json")).expect("it was written");
     let record: Value = serde_json::from_str(&record).expect("it is JSON");
     let ways = record["ways"].as_array().expect("a list");
-    // 4 B to 64 KiB in powers of four, each by four kinds of copy.
-    assert!(ways.iter().all(|way| way["points"].as_array().is_some_and(|points| points.len() == 32)), "{record}");
+    let count = |way: &Value, what: &str| way[what].as_array().map_or(0, Vec::len);
+    let is_far = |way: &Value| way["way"].as_str().is_some_and(|name| name.ends_with(" far"));
+    // 4 B to 64 KiB in powers of four, each by four kinds of copy; of programs that leave out waits, steps alone.
+    assert!(ways.iter().all(|way| count(way, "points") == if is_far(way) { 0 } else { 32 }), "{record}");
+    assert!(ways.iter().all(|way| count(way, "steps") == 2), "{record}");
+    assert_eq!(
+        ways.iter().filter(|way| is_far(way)).count(),
+        5,
+        "clear, tcp and tls, two of them far away, too: {record}"
+    );
     let launch = |name: &str| ways.iter().find(|way| way["way"] == name).and_then(|way| way["launch"].as_f64());
     assert!(["native", "shm", "unix", "clear", "tcp", "tls"].iter().all(|name| launch(name).is_some()), "{record}");
     let [near, far] = ["tcp", "tcp +2000µs"].map(|name| launch(name).expect("measured"));

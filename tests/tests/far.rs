@@ -31,7 +31,11 @@ impl Stage {
     fn steps(&self, address: &str, flags: &[&str], steps: u64, mode: &str) -> Outcome {
         let program = Program::new(self.program(), &[&steps.to_string(), mode]).on(&self.daemon, address);
         let program = flags.iter().fold(program, |program, flag| program.flag(flag));
-        program.variable("FLOE_STATS", "json").run()
+        program.variable("FLOE_STATS", "json").variable("XDG_CACHE_HOME", &self.cache()).run()
+    }
+
+    fn cache(&self) -> String {
+        self.folder.path().join("cache").display().to_string()
     }
 
     /// Waits per step, and waits left out.
@@ -105,9 +109,14 @@ fn an_error_comes_late_and_is_told() {
 
 #[test]
 fn examples_see_the_same_numbers() {
-    let daemon = Floed::start();
+    let (daemon, cache) = (Floed::start(), tempfile::tempdir().expect("a temporary folder"));
+    let cache = cache.path().display().to_string();
     for name in ["streams", "graphs", "threads", "callbacks", "memory", "pageable", "graphMemory", "arrayCopies"] {
-        let outcome = example(name, Linkage::Shared, &[]).on(&daemon, daemon.tcp()).flag("--far").run();
+        let outcome = example(name, Linkage::Shared, &[])
+            .on(&daemon, daemon.tcp())
+            .flag("--far")
+            .variable("XDG_CACHE_HOME", &cache)
+            .run();
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{name}: {}", outcome.stdout);
     }
 }
