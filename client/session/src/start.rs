@@ -113,8 +113,9 @@ impl Start {
 fn make_room(folder: &Path) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        files.push((entry.metadata()?.modified()?, entry.path()));
+        let path = entry?.path();
+        // Not by the entry: that asks for a function of glibc that older ones lack.
+        files.push((std::fs::metadata(&path)?.modified()?, path));
     }
     files.sort();
     let many = (files.len() + 1).saturating_sub(MOST_FILES);
