@@ -100,10 +100,13 @@ fn an_error_comes_late_and_is_told() {
     // Whether it is here before the program's end or not.
     for (steps, mode) in [(1, "fault"), (2, "fault"), (1, "reset"), (2, "reset")] {
         let far = stage.steps(stage.daemon.tcp(), &["--far"], steps, mode);
-        assert_eq!((far.code, far.stdout.as_str()), (Some(0), "synchronize: 0\nright\n"), "{mode}: {}", far.stderr);
+        // On a busy machine the answer may come before the call returns, which then says so.
+        let in_time = far.stdout == "synchronize: 700\nright\n";
+        assert!(in_time || far.stdout == "synchronize: 0\nright\n", "{mode}: {}{}", far.stdout, far.stderr);
+        assert_eq!(far.code, Some(0), "{mode}: {}", far.stderr);
         let told =
             "floe: work that a synchronization has not waited for (--far) has failed: CUDA_ERROR_ILLEGAL_ADDRESS";
-        assert!(far.stderr.starts_with(told), "{}", far.stderr);
+        assert_eq!(far.stderr.starts_with(told), !in_time, "{mode}: {}", far.stderr);
     }
 }
 
