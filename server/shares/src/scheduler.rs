@@ -265,7 +265,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         if let Some(seat) = self.seats.get_mut(&number) {
             match order {
                 Order::Stop => seat.told = now,
-                Order::Go { .. } if !matches!(seat.phase, Phase::Running { .. }) => seat.began = now,
+                Order::Go { .. } if !seat.runs() => seat.began = now,
                 _ => {}
             }
             seat.order += 1;
@@ -308,8 +308,7 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// The unit that is next among those that want a turn and have none.
     fn next(&self, due: &BTreeMap<Unit<U>, Due<U>>, now: Duration) -> Option<Unit<U>> {
         let waiting = due.keys().filter(|unit| self.turn.is_none_or(|(holder, _)| holder != **unit));
-        let may_go = |unit: &Unit<U>| self.of(*unit).any(|(number, seat)| seat.wants() && self.may_begin(number, now));
-        let waiting = waiting.filter(|unit| may_go(unit));
+        let waiting = waiting.filter(|unit| self.may_go(**unit, now));
         waiting.copied().min_by_key(|unit| (self.key(*unit, due), self.key_within(*unit, due), *unit))
     }
 
@@ -318,6 +317,11 @@ impl<U: Ord + Copy> Scheduler<U> {
     /// is likely to, as this one is.
     fn may_begin(&self, number: u64, now: Duration) -> bool {
         self.may_begin_at(number, now).is_none()
+    }
+
+    /// Whether a session of this unit wants to go, and may.
+    fn may_go(&self, unit: Unit<U>, now: Duration) -> bool {
+        self.of(unit).any(|(number, seat)| seat.wants() && self.may_begin(number, now))
     }
 
     /// From when on a session may begin that may not now.
@@ -394,8 +398,8 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Whether members of a unit run, and others of it may not begin.
     fn keeps_own_waiting(&self, unit: Unit<U>, now: Duration) -> bool {
-        let runs = self.of(unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
-        runs && self.of(unit).any(|(number, seat)| seat.wants() && !self.may_begin(number, now))
+        self.of(unit).any(|(_, seat)| seat.runs())
+            && self.of(unit).any(|(number, seat)| seat.wants() && !self.may_begin(number, now))
     }
 
     /// How much further the holder is than a unit.
@@ -433,8 +437,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         // Where not all may begin, who had least does.
         meant.sort_unstable();
         for (_, number) in meant {
-            let runs = self.seats.get(&number).is_some_and(|seat| matches!(seat.phase, Phase::Running { .. }));
-            if runs || self.may_begin(number, now) {
+            if self.seats.get(&number).is_some_and(Seat::runs) || self.may_begin(number, now) {
                 self.order(number, Order::Go { others_wait, brief }, phase);
             }
         }
@@ -442,8 +445,7 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// Members of a unit that go stop, and keep others waiting until then.
     fn stop(&mut self, unit: Unit<U>, until: Duration) {
-        let runs = |seat: &Seat<U>| matches!(seat.phase, Phase::Running { .. });
-        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| runs(seat)).map(|(number, _)| number).collect();
+        let meant: Vec<u64> = self.of(unit).filter(|(_, seat)| seat.runs()).map(|(number, _)| number).collect();
         for number in meant {
             self.order(number, Order::Stop, Phase::Stopping { until, wants: false });
         }
@@ -451,9 +453,8 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// The turn of a unit that has stopped by itself is over: who goes beside it has it now.
     fn end_turns_without_work(&mut self, now: Duration) {
-        let runs = |unit| self.of(unit).any(|(_, seat)| matches!(seat.phase, Phase::Running { .. }));
-        let may_go = |(number, seat): (u64, &Seat<U>)| seat.wants() && self.may_begin(number, now);
-        let is_there = |unit| runs(unit) || self.of(unit).any(may_go);
+        let runs = |unit| self.of(unit).any(|(_, seat)| seat.runs());
+        let is_there = |unit| runs(unit) || self.may_go(unit, now);
         let turn = self.turn.filter(|(unit, _)| is_there(*unit));
         let beside = self.beside.filter(|(unit, _)| runs(*unit));
         (self.turn, self.beside) = if turn.is_none() { (beside, None) } else { (turn, beside) };

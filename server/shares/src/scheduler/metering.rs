@@ -135,14 +135,14 @@ impl<U: Ord + Copy> Scheduler<U> {
 
     /// The number of units whose members run.
     pub(crate) fn units_with_a_turn(&self) -> usize {
-        let running = self.seats.iter().filter(|(_, seat)| matches!(seat.phase, super::seat::Phase::Running { .. }));
+        let running = self.seats.iter().filter(|(_, seat)| seat.runs());
         running.map(|(number, seat)| seat.unit(*number)).collect::<std::collections::BTreeSet<_>>().len()
     }
 
     /// Whether somebody wants a turn whose user has not enough in flight, nobody has one, and nobody is waited for.
     pub(crate) fn keeps_somebody_waiting_for_nobody(&self, now: Duration) -> bool {
-        let wants = |(number, seat): (&u64, &Seat<U>)| seat.wants() && self.may_begin(*number, now);
-        self.is_scheduled && self.seats.iter().any(wants) && !self.seats.values().any(|seat| seat.blocks(now))
+        let may_go = |(number, seat): (&u64, &Seat<U>)| self.may_go(seat.unit(*number), now);
+        self.is_scheduled && self.seats.iter().any(may_go) && !self.seats.values().any(|seat| seat.blocks(now))
     }
 }
 

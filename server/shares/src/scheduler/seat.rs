@@ -94,6 +94,10 @@ impl<U: Copy> Seat<U> {
         matches!(self.phase, Phase::Running { .. } | Phase::Stopping { .. } | Phase::Holding { .. })
     }
 
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+
     pub(super) fn wants(&self) -> bool {
         matches!(
             self.phase,
