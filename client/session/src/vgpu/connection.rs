@@ -309,7 +309,7 @@ impl Connection {
     }
 
     /// Waits for an answer, which stays for others that wait for it.
-    pub(crate) fn is_answered(&self, ticket: &Ticket) -> CudaResult<()> {
+    pub(crate) fn await_answer(&self, ticket: &Ticket) -> CudaResult<()> {
         let _waits = tally::wait();
         self.shared.incoming.wait(&self.shared, &ticket.waiter, &|| ticket.is_answered());
         ticket.waiter.status().unwrap_or_else(|| Err(self.shared.errors.lost()))

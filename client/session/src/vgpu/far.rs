@@ -4,7 +4,6 @@
 //! Where the program could see that it has not waited, it waits: copies to the host in flight, functions of its own, memory that
 //! both sides or other sessions see.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -31,7 +30,7 @@ pub(crate) struct Far {
 #[derive(Debug, Default)]
 struct State {
     /// The answers to what the program has not waited for.
-    asked: VecDeque<Arc<Ticket>>,
+    asked: Vec<Arc<Ticket>>,
     /// Its own event, and its own stream, of this epoch.
     made: (Option<EventId>, Option<StreamId>),
     epoch: u64,
@@ -195,7 +194,7 @@ impl Vgpu {
                 Until::Event(event, ..) => self.connection.mark_event(event, progress, *sequence)?,
                 _ => self.connection.mark_at_once(progress)?,
             };
-            state.asked.push_back(Arc::new(ticket));
+            state.asked.push(Arc::new(ticket));
         }
         Ok(())
     }
@@ -240,9 +239,9 @@ impl Vgpu {
         if !self.far.owes() {
             return Ok(());
         }
-        let asked: Vec<_> = lock(&self.far.state).asked.iter().cloned().collect();
+        let asked = lock(&self.far.state).asked.clone();
         // Others may wait for the same.
-        asked.iter().try_for_each(|ticket| self.connection.is_answered(ticket))
+        asked.iter().try_for_each(|ticket| self.connection.await_answer(ticket))
     }
 
     /// Before a context or the program ends: waits for what the program has not waited for. What failed of it and no call has
