@@ -1,10 +1,9 @@
 /* A profiler as PyTorch's is one, over work whose activities are known: kernels, copies, fills, a graph.
  * It takes CUPTI by name, checks every record against what it did, and prints `right`. It needs no CUDA header. */
-#include <dlfcn.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "driver.h"
 
 enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, RUNTIME = 5, KERNEL = 10, SYNCHRONIZATION = 38, EXTERNAL = 39 };
 enum { CUSTOM0 = 3, FORCED = 1, NOT_SUPPORTED = 27, LAUNCH = 307, GRAPH_LAUNCH = 514 };
@@ -40,22 +39,15 @@ static const char TEXT[] =
     "mad.lo.u32 %r4, %r1, %r2, %r3; mul.wide.u32 %rd2, %r4, 4; add.u64 %rd3, %rd1, %rd2;\n"
     "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5; ret;\n}\n";
 
-static void *cuda, *cupti;
+static void *cupti;
 static unsigned errors;
 
-static void *in(void *library, const char *name) {
-    void *address = dlsym(library, name);
-    if (!address) { fprintf(stderr, "activities: no symbol: %s\n", name); exit(1); }
-    return address;
-}
 static void wrong(const char *what, long long is, long long should) {
     printf("%s: %lld, and not %lld\n", what, is, should);
     errors++;
 }
 static void equal(const char *what, long long is, long long should) { if (is != should) wrong(what, is, should); }
-#define CUDA(name, ...) ((int (*)())in(cuda, name))(__VA_ARGS__)
 #define CUPTI(name, ...) ((int (*)())in(cupti, name))(__VA_ARGS__)
-#define DO(what) do { int code_ = (what); if (code_) { printf("%s: %d\n", #what, code_); exit(1); } } while (0)
 
 static struct { uint8_t *at; size_t filled; } done[MOST];
 static unsigned buffers, given;
@@ -224,9 +216,8 @@ static void check_calls(void) {
 
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
-    cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    open_driver();
     void *library = dlopen("libcupti.so.13", RTLD_NOW);
-    if (!cuda) { fprintf(stderr, "activities: %s\n", dlerror()); return 1; }
     if (!strcmp(mode, "unprofiled")) {
         begin();
         work();

@@ -2,13 +2,12 @@
  * results it checks. It prints how many kernels ran. It needs no CUDA header.
  *   busy ITERATIONS [single|graph|paused|deep]
  * deep: graphs, of which the next are submitted before the last ones are waited for, so that it never runs out of work. */
-#include <dlfcn.h>
 #include <poll.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "driver.h"
 
 enum { THREADS = 64, NODES = 10, AHEAD = 16 };
 
@@ -21,14 +20,6 @@ static const char TEXT[] =
     "again: add.u32 %r3, %r3, 1; sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0; @%p bra again;\n"
     "st.global.u32 [%rd3], %r3; ret;\n}\n";
 
-static void *cuda;
-static void *in(const char *name) {
-    void *address = dlsym(cuda, name);
-    if (!address) { fprintf(stderr, "busy: no symbol: %s\n", name); exit(1); }
-    return address;
-}
-#define CUDA(name, ...) ((int (*)())in(name))(__VA_ARGS__)
-#define DO(what) do { int code_ = (what); if (code_) { printf("%s: %d\n", #what, code_); exit(1); } } while (0)
 
 static int is_over(void) {
     struct pollfd input = { .fd = 0, .events = POLLIN };
@@ -40,10 +31,8 @@ int main(int count, char **arguments) {
     uint32_t times = count > 1 ? (uint32_t)atoi(arguments[1]) : 1000;
     const char *mode = count > 2 ? arguments[2] : "single";
     int paused = !strcmp(mode, "paused"), deep = !strcmp(mode, "deep"), by_graph = deep || !strcmp(mode, "graph");
-    cuda = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!cuda) { fprintf(stderr, "busy: %s\n", dlerror()); return 1; }
-    int (*init)(unsigned) = in("cuInit");
-    DO(init(0));
+    open_driver();
+    DO(CUDA("cuInit", 0u));
     void *context, *module, *function, *stream, *graph, *exec = NULL, *done[2];
     uint64_t at;
     DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));

@@ -1,13 +1,12 @@
 /* Steps as training programs make them: inputs to the device, kernels, one number back. It checks every number, and what waits
  * promise. It needs no CUDA header.
  *   steps STEPS pinned|pageable|streams|threads|questions|contexts|stands|fault|reset */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "driver.h"
 
 enum { COUNT = 1024, LONG = 200000 };
 
@@ -26,14 +25,6 @@ static const char TEXT[] =
     "ld.param.u64 %rd1, [at];\n"
     "again: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra again; ret;\n}\n";
 
-static void *cuda;
-static void *in(const char *name) {
-    void *address = dlsym(cuda, name);
-    if (!address) { fprintf(stderr, "steps: no symbol: %s\n", name); exit(1); }
-    return address;
-}
-#define CUDA(name, ...) ((int (*)())in(name))(__VA_ARGS__)
-#define DO(what) do { int code_ = (what); if (code_) { printf("%s: %d\n", #what, code_); exit(1); } } while (0)
 #define IS(what, value) do { long is_ = (long)(what), wanted_ = (long)(value); \
     if (is_ != wanted_) { printf("%s: %ld, and not %ld\n", #what, is_, wanted_); exit(1); } } while (0)
 
@@ -247,10 +238,8 @@ int main(int count, char **arguments) {
     if (count < 3) { fprintf(stderr, "steps STEPS MODE\n"); return 2; }
     int steps = atoi(arguments[1]);
     const char *mode = arguments[2];
-    cuda = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!cuda) { fprintf(stderr, "steps: %s\n", dlerror()); return 1; }
-    int (*init)(unsigned) = in("cuInit");
-    DO(init(0));
+    open_driver();
+    DO(CUDA("cuInit", 0u));
     void *module;
     DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
     DO(CUDA("cuCtxSetCurrent", context));
