@@ -53,12 +53,16 @@ pub fn probe(arguments: &ProbeArguments) -> Result<()> {
     driver.ctx_set_current(context).context("cuCtxSetCurrent")?;
     say(&Finding::Device { name: driver.device_get_name(device).context("cuDeviceGetName")? })?;
     let budget = Duration::from_millis(arguments.budget);
+    let image = LoadImage::single(NOTHING.into());
+    let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
+    let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
     if !arguments.steps {
-        say(&Finding::Launch { seconds: launch_and_wait(&driver, budget)? })?;
+        say(&Finding::Launch { seconds: launch_and_wait(&driver, function, budget)? })?;
     }
     for inputs in [Inputs::Pinned, Inputs::Pageable] {
-        say(&Finding::Step { inputs, seconds: step(&driver, inputs, budget)? })?;
+        say(&Finding::Step { inputs, seconds: step(&driver, function, inputs, budget)? })?;
     }
+    driver.module_unload(module).context("cuModuleUnload")?;
     if arguments.steps {
         return driver.device_primary_ctx_release(device).context("cuDevicePrimaryCtxRelease");
     }
@@ -90,10 +94,7 @@ fn say(finding: &Finding) -> Result<()> {
 
 /// A step as trainings make them: two inputs, two kernels, one number back. Behind each input from pageable memory the program
 /// synchronizes, as PyTorch does.
-fn step(driver: &Driver, inputs: Inputs, budget: Duration) -> Result<f64> {
-    let image = LoadImage::single(NOTHING.into());
-    let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
-    let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
+fn step(driver: &Driver, function: Function, inputs: Inputs, budget: Duration) -> Result<f64> {
     let memory = driver.mem_alloc(2 * INPUT).context("cuMemAlloc")?;
     let mut pinned = HostMemory::new(driver, INPUT).context("cuMemHostAlloc")?;
     let mut pageable = vec![0; INPUT];
@@ -116,7 +117,6 @@ fn step(driver: &Driver, inputs: Inputs, budget: Duration) -> Result<f64> {
     })?;
     drop(pinned);
     driver.mem_free(memory).context("cuMemFree")?;
-    driver.module_unload(module).context("cuModuleUnload")?;
     Ok(seconds)
 }
 
@@ -133,17 +133,12 @@ fn nothing(function: Function) -> LaunchRequest<'static> {
     }
 }
 
-fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
-    let image = LoadImage::single(NOTHING.into());
-    let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
-    let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
+fn launch_and_wait(driver: &Driver, function: Function, budget: Duration) -> Result<f64> {
     let request = nothing(function);
-    let seconds = time(budget, || {
+    time(budget, || {
         driver.launch_kernel(&request).context("cuLaunchKernelEx")?;
         driver.ctx_synchronize().context("cuCtxSynchronize")
-    })?;
-    driver.module_unload(module).context("cuModuleUnload")?;
-    Ok(seconds)
+    })
 }
 
 /// All four copies of one size; large ones also in a row, where they are compared with sockets.
