@@ -184,11 +184,10 @@ impl Client {
         let vgpus: Vec<_> = devices.iter().map(|device: &DeviceState| Arc::clone(&device.vgpu)).collect();
         vgpus.iter().for_each(|vgpu| vgpu.meet(&vgpus));
         // What one vGPU has, the work of another would not wait for. Within a machine an answer is quick.
-        if let [vgpu] = vgpus.as_slice()
-            && settings.far
-            && !vgpu.connection.carries_descriptors()
-        {
-            vgpu.far.allow();
+        match vgpus.as_slice() {
+            [vgpu] if settings.far && !vgpu.connection.carries_descriptors() => vgpu.far.allow(),
+            _ if settings.far => log!(Info, "--far does nothing: several vGPUs, or a GPU of this machine"),
+            _ => {}
         }
         Ok(devices)
     }

@@ -117,7 +117,10 @@ impl Vgpu {
         state.owes();
         // First how far the streams have come: work that another thread issues from here on is not waited for.
         let Some(awaited) = self.awaited(until) else { return Ok(false) };
-        if !self.is_unseen() || state.asked.len() + awaited.len() > MOST_AHEAD {
+        let is_far_ahead = state.asked.len() + awaited.len() > MOST_AHEAD;
+        let why = self.sees().or_else(|| is_far_ahead.then_some("the program is far ahead"));
+        if let Some(why) = why {
+            log!(Debug, "a synchronization waits (--far): {why}");
             return Ok(false);
         }
         let alone = if let [(progress, _)] = awaited.as_slice() { Some(&**progress) } else { None };
@@ -227,10 +230,16 @@ impl Vgpu {
             || if is_legacy { self.order.seems_idle(false) } else { progress.seems_over(progress.issued()) }
     }
 
-    /// Whether the program cannot see, but by the time, whether it has waited.
-    fn is_unseen(&self) -> bool {
-        let is_shared = self.peers.shares() || self.mirrors.any() || self.managed.is_used();
-        !is_shared && !self.uses_host_memory() && !self.is_held()
+    /// By what the program can see, beside the time, whether it has waited.
+    fn sees(&self) -> Option<&'static str> {
+        let ways = [
+            (self.peers.shares(), "memory of other sessions"),
+            (self.mirrors.any(), "host memory that kernels reach"),
+            (self.managed.is_used(), "managed memory"),
+            (self.uses_host_memory(), "copies to the host, or functions of the program"),
+            (self.is_held(), "a stream stands"),
+        ];
+        ways.into_iter().find_map(|(can, way)| can.then_some(way))
     }
 
     /// Waits for what the program takes for over and may not be, and for nothing else, ahead of something that the driver does at
