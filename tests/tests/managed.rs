@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use floe_tests::{Floed, Linkage, descendants, example};
+use floe_tests::{Floed, Linkage, Program, descendants, example, repository};
 
 /// The bytes that one page fault fetches.
 const PIECE: u64 = 64 << 10;
@@ -24,6 +24,21 @@ fn only_touched_pieces_travel_over_every_transport() {
         assert_eq!(seen.managed_from_device, 12 * PIECE, "{address}: {seen:?}");
         assert_eq!(seen.managed_page_faults, 2, "{address}: {seen:?}");
         daemon.wait_for_workers(0);
+    }
+}
+
+/// What one thread's touch brings along is another one's, whose kernel was launched meanwhile.
+#[test]
+fn threads_that_touch_and_threads_that_launch_see_their_own_numbers() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
+    let touches = folder.path().join("touches");
+    let mut built = Command::new("cc");
+    built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&touches);
+    built.arg(repository().join("tests/programs/touches.c")).args(["-ldl", "-lpthread"]);
+    assert!(built.status().unwrap().success());
+    for address in [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()] {
+        let outcome = Program::new(touches.clone(), &["200"]).on(&daemon, &address).run();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{address}: {}", outcome.stderr);
     }
 }
 

@@ -93,8 +93,9 @@ impl ResidencyMap {
         self.fresh || !self.open.is_empty()
     }
 
-    /// The fetch that a page fault needs; `None` if the pages are open for it already.
-    pub(crate) fn touch(&self, address: u64, writes: bool) -> Option<Fetch> {
+    /// The fetch that a page fault needs, with what follows it where faults come in a row and `ahead` says so; `None` if the pages
+    /// are open for it already.
+    pub(crate) fn touch(&self, address: u64, writes: bool, ahead: bool) -> Option<Fetch> {
         if self.fresh || !self.bytes.contains(&address) {
             return None;
         }
@@ -103,7 +104,7 @@ impl ResidencyMap {
         if residency == Residency::Host || (residency == Residency::Both && !writes) {
             return None;
         }
-        let most = if first == self.next { (self.ahead * 2).min(MOST_AHEAD) } else { 1 };
+        let most = if ahead && first == self.next { (self.ahead * 2).min(MOST_AHEAD) } else { 1 };
         let alike = self.granules[first..].iter().take(most).take_while(|other| **other == residency).count();
         let bytes = self.span(&(first..first + alike));
         Some(Fetch { bytes, fetched: residency == Residency::Device, writable: writes })

@@ -56,10 +56,18 @@ impl State {
         held.residency.bytes().contains(&address).then_some(held)
     }
 
-    /// The fetches of a page fault: a granule, or as much of small allocations that lie behind one another.
+    /// What a page fault needs: its granule.
+    fn needs(&mut self, fault: PageFault) -> Vec<(u64, Fetch)> {
+        let Some(held) = self.held_at(fault.address) else { return Vec::new() };
+        let fetch = held.residency.touch(fault.address, fault.writes, false);
+        fetch.map(|fetch| (held.residency.bytes().start, fetch)).into_iter().collect()
+    }
+
+    /// The fetches of a page fault while nothing may write them: what follows where faults come in a row, and as much of small
+    /// allocations that lie behind one another as a granule.
     fn brings(&mut self, fault: PageFault) -> Vec<(u64, Fetch)> {
         let Some(held) = self.held_at(fault.address) else { return Vec::new() };
-        let Some(fetch) = held.residency.touch(fault.address, fault.writes) else { return Vec::new() };
+        let Some(fetch) = held.residency.touch(fault.address, fault.writes, true) else { return Vec::new() };
         let (own, attached) = (held.residency.bytes(), held.attached);
         let (mut end, mut bytes) = (own.end, fetch.bytes.end - fetch.bytes.start);
         let mut brought = vec![(own.start, fetch)];
@@ -103,8 +111,12 @@ impl Vgpu {
             self.wait_for_work(attached);
             let mut state = lock(&self.managed.state);
             if self.managed.naming.load(Ordering::SeqCst) == 0 {
+                // Another thread may have launched since the wait, and its kernel writes anything but what is touched here.
                 let brought = state.brings(fault);
-                return self.open_all(&mut state, &brought, false);
+                return match self.open_in_stillness(&mut state, &brought, false, attached) {
+                    Some(opened) => opened,
+                    None => self.open_needed(&mut state, fault),
+                };
             }
             drop(state);
             std::thread::sleep(LOOK);
@@ -137,9 +149,12 @@ impl Vgpu {
     }
 
     fn open_touched(self: &Arc<Self>, fault: PageFault) -> CudaResult<()> {
-        let mut state = lock(&self.managed.state);
-        let brought = state.brings(fault);
-        self.open_all(&mut state, &brought, false)
+        self.open_needed(&mut lock(&self.managed.state), fault)
+    }
+
+    fn open_needed(self: &Arc<Self>, state: &mut State, fault: PageFault) -> CudaResult<()> {
+        let needed = state.needs(fault);
+        self.open_all(state, &needed, false)
     }
 
     /// Fetches and opens. `shadowed`: what the program leaves as it comes is not sent back.
@@ -200,7 +215,7 @@ impl Vgpu {
         let brought = wanted.map(|wanted| state.closed_among(&wanted)).unwrap_or_default();
         if !brought.is_empty() {
             // The next touch meets the failure again.
-            let _ = self.open_in_stillness(&mut state, &brought, true);
+            let _ = self.open_in_stillness(&mut state, &brought, true, Attachment::Global);
         }
     }
 
@@ -209,16 +224,22 @@ impl Vgpu {
         self.order.is_idle() && self.managed.guests.are_idle()
     }
 
-    /// Opens while nothing is in flight; `None`: something is. Work that comes meanwhile sees that there is something
-    /// open, waits for the state and closes it.
+    /// Opens while nothing is in flight that may use memory of this attachment; `None`: something is. Work that comes meanwhile
+    /// sees that there is something open, waits for the state and closes it.
     fn open_in_stillness(
         self: &Arc<Self>,
         state: &mut State,
         brought: &[(u64, Fetch)],
         shadowed: bool,
+        attached: Attachment,
     ) -> Option<CudaResult<()>> {
         self.managed.open.store(true, Ordering::SeqCst);
-        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && self.is_still();
+        let of_stream = |stream| self.order.stream(stream).is_none_or(|progress| self.is_quiet(&progress));
+        let is_over = match attached {
+            Attachment::Single(stream) => of_stream(stream),
+            Attachment::Global | Attachment::Host => self.is_still(),
+        };
+        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && is_over;
         let opened = is_still.then(|| self.open_all(state, brought, shadowed));
         self.tell_open(state);
         opened
@@ -230,7 +251,7 @@ impl Vgpu {
             self.wait_for_work(Attachment::Global);
             let mut state = lock(&self.managed.state);
             let brought = state.closed_among(std::slice::from_ref(bytes));
-            if let Some(opened) = self.open_in_stillness(&mut state, &brought, false) {
+            if let Some(opened) = self.open_in_stillness(&mut state, &brought, false, Attachment::Global) {
                 return opened;
             }
         }

@@ -10,9 +10,9 @@ fn granule(first: u64, count: u64) -> Range<u64> {
 
 /// Touches until nothing stands in the way.
 fn touched(residency: &mut ResidencyMap, address: u64, writes: bool) -> Option<Fetch> {
-    let fetch = residency.touch(address, writes)?;
+    let fetch = residency.touch(address, writes, true)?;
     residency.opened(&fetch);
-    assert_eq!(residency.touch(address, writes), None);
+    assert_eq!(residency.touch(address, writes, true), None);
     Some(fetch)
 }
 
@@ -43,7 +43,7 @@ fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
 fn a_fresh_holding_goes_as_a_whole_and_its_last_piece_is_short() {
     let bytes = AT..AT + GRANULE + 4096;
     let mut residency = ResidencyMap::fresh(bytes.clone());
-    assert_eq!(residency.touch(AT, true), None);
+    assert_eq!(residency.touch(AT, true, true), None);
     let flush = residency.flush(&(AT..AT + 1));
     assert_eq!(flush, Flush { closed: vec![bytes.clone()], sent: Vec::new() });
     residency.closed(&flush);
@@ -125,7 +125,7 @@ impl Model {
     }
 
     fn touch(&mut self, at: u64, writes: bool) -> usize {
-        if let Some(fetch) = self.residency.touch(AT + at, writes) {
+        if let Some(fetch) = self.residency.touch(AT + at, writes, true) {
             self.open(&fetch);
         }
         let page = usize::try_from(at / PAGE).unwrap();
