@@ -1,12 +1,14 @@
 //! `floe-bench conformance`: public programs that nobody here wrote, natively and through floe.
-//! In: a checkout of them, which the user has made, and a compiler. Out: a line per program, a JSON file where a folder is
-//! named, and an exit code, which is 0 when some program passes natively and each that does passes through floe. A program's
-//! exit code is its verdict: one that finds nothing to test and says 0 has passed.
+//! In: checkouts of their repositories, which the user has made, and a compiler. Out: a line per program, a JSON file where a
+//! folder is named, and an exit code, which is 0 when some program passes natively and each that does passes through floe. A
+//! program passes when its exit code is 0 and it says what its list wants said: one that finds nothing to test has passed.
 
+mod checkout;
 mod list;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -18,15 +20,15 @@ use crate::frameworks::Toolkit;
 use crate::installation::{Equipment, Installation};
 use crate::server::Server;
 use crate::{machine, program};
-use list::{COMMON, List, Program};
+use list::{Program, Programs};
 
 /// Flags of `floe-bench conformance`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The checkout of NVIDIA's cuda-samples; a second one is of the older commit, whose programs are not built without it
+    /// A checkout of a repository whose programs are listed, in any order; give the flag once for each
     #[arg(long, value_name = "FOLDER", required = true)]
     samples: Vec<PathBuf>,
-    /// Programs to run: vectorAdd, simpleStreams, … [default: all of the list]
+    /// Programs to run: vectorAdd, simpleStreams, … [default: all of the lists]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
     /// Where the built programs lie; what is there is not built again [default: a temporary folder]
@@ -52,6 +54,8 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Compared {
     program: String,
+    /// As `zjin-lcf/HeCBench`.
+    repository: String,
     verdict: Verdict,
     /// Why, where it did not pass.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,9 +82,9 @@ enum Verdict {
 /// # Errors
 /// When nothing could be run: no installation, no device, no checkout, no such program.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let list = List::read()?;
-    let commits = list.commits();
-    let programs = list.chosen(&arguments.only)?;
+    let programs = Programs::read()?;
+    let commits = json!(programs.commits());
+    let programs = programs.chosen(&arguments.only)?;
     let installation = Installation::of_this_executable()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let made = |wanted: Option<PathBuf>, otherwise: &str| -> Result<PathBuf> {
@@ -105,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let gpu = server.gpu(&installation)?;
     let mut all = Vec::new();
     let mut record = machine::heading(&gpu.name);
-    record.insert("samples".to_owned(), json!(commits));
+    record.insert("samples".to_owned(), commits);
     for program in &programs {
         let compared = tested.compare(program, &installation, &server, gpu.kind == "cpu")?;
         tell(&compared);
@@ -139,25 +143,21 @@ impl Tested<'_> {
         built.is_err()
     }
 
-    fn checkout(&self, program: &Program) -> Result<&Path> {
-        program.checkout(&self.samples).context("no checkout was named")
-    }
-
     /// The program's executable, beside the files that it loads.
     fn build(&self, program: &Program) -> Result<PathBuf> {
-        let samples = self.checkout(program)?;
-        let (folder, out) = (program.folder(samples), self.built.join(program.name()));
+        let out = self.built.join(program.name());
         let executable = out.join(program.name());
         let stamp = out.join("tree");
         if executable.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|tree| tree == program.stamp()) {
             return Ok(executable);
         }
-        program.check(samples)?;
+        let checkout = program.checkout(&self.samples)?;
         std::fs::create_dir_all(&out).with_context(|| format!("cannot be made: {}", out.display()))?;
         let toolkit = Toolkit::find(&self.arguments.equipment.python)?;
+        let folder = checkout.join(&program.path);
+        let headers = program.headers(checkout);
         let compile = |sources: &[PathBuf], flags: &[String], to: &Path| {
-            let common = [samples.join(COMMON), folder.clone(), folder.join("inc")];
-            let headers = common.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);
+            let headers = headers.iter().flat_map(|headers| ["-I".to_owned(), headers.display().to_string()]);
             let all: Vec<String> = ["--extended-lambda".to_owned()].into_iter().chain(headers).collect();
             toolkit.compile(sources, &[&all, flags].concat(), to)
         };
@@ -177,7 +177,7 @@ impl Tested<'_> {
 
     /// Where a program finds its files: beside its sources, or beside what was made of them, with a link to its data.
     fn place(&self, program: &Program, executable: &Path) -> Result<PathBuf> {
-        let folder = program.folder(self.checkout(program)?);
+        let folder = program.files(&self.samples)?;
         let Some(beside) = executable.parent().filter(|_| !program.modules.is_empty()) else { return Ok(folder) };
         let (data, link) = (folder.join("data"), beside.join("data"));
         if data.is_dir() {
@@ -195,30 +195,19 @@ impl Tested<'_> {
         server: &Server,
         cpu_device: bool,
     ) -> Result<Compared> {
-        let of = |verdict, reason, seconds| Compared { program: program.name().to_owned(), verdict, reason, seconds };
-        let executable = match self.build(program) {
-            Ok(executable) => executable,
+        let repository = program.repository.name().to_owned();
+        let name = program.name().to_owned();
+        let of = |verdict, reason, seconds| Compared { program: name, repository, verdict, reason, seconds };
+        let ready = self.build(program).and_then(|executable| Ok((self.place(program, &executable)?, executable)));
+        let (place, executable) = match ready {
+            Ok(ready) => ready,
             Err(error) => return Ok(of(Verdict::NotBuilt, Some(format!("{error:#}")), [0.0; 2])),
         };
-        let run = |way: Way| -> Result<(Option<String>, f64)> {
-            let words: Vec<PathBuf> =
-                [executable.clone()].into_iter().chain(program.args.iter().map(PathBuf::from)).collect();
+        let words: Vec<PathBuf> = [executable].into_iter().chain(program.args.iter().map(PathBuf::from)).collect();
+        let run = |way: Way| {
             let mut command = server.started(installation, &words, way, 1, cpu_device);
-            command.current_dir(self.place(program, &executable)?);
-            let log = self.logs.join(format!("{}.{}.log", program.name(), way.name()));
-            let (start, mut last, mut output) = (Instant::now(), String::new(), String::new());
-            let silence = Duration::from_secs(self.arguments.silence);
-            let ending = program::run(command, &log, silence, |line| {
-                output.push_str(&line.text);
-                output.push('\n');
-                if !line.text.trim().is_empty() {
-                    last.clone_from(&line.text);
-                }
-            })?;
-            let said = log.with_extension("out");
-            std::fs::write(&said, output).with_context(|| format!("cannot be written: {}", said.display()))?;
-            let why = (!ending.success).then(|| format!("{}: {last} | {}", ending.how, ending.said));
-            Ok((why, start.elapsed().as_secs_f64()))
+            command.current_dir(&place);
+            self.run(program, command, way)
         };
         let (native, native_seconds) = run(Way::Native)?;
         if native.is_some() {
@@ -227,6 +216,25 @@ impl Tested<'_> {
         let (floe, seconds) = run(self.arguments.way)?;
         let verdict = if floe.is_none() { Verdict::Passed } else { Verdict::Failed };
         Ok(of(verdict, floe, [native_seconds, seconds]))
+    }
+
+    /// Why one run did not pass, and its seconds.
+    fn run(&self, program: &Program, command: Command, way: Way) -> Result<(Option<String>, f64)> {
+        let log = self.logs.join(format!("{}.{}.log", program.name(), way.name()));
+        let (start, mut last, mut output) = (Instant::now(), String::new(), String::new());
+        let silence = Duration::from_secs(self.arguments.silence);
+        let ending = program::run(command, &log, silence, |line| {
+            output.push_str(&line.text);
+            output.push('\n');
+            if !line.text.trim().is_empty() {
+                last.clone_from(&line.text);
+            }
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let objection = if ending.success { program.objection(&output) } else { Some(ending.how) };
+        let said = log.with_extension("out");
+        std::fs::write(&said, output).with_context(|| format!("cannot be written: {}", said.display()))?;
+        Ok((objection.map(|how| format!("{how}: {last} | {}", ending.said)), seconds))
     }
 }
 
@@ -251,15 +259,31 @@ fn tell(compared: &Compared) {
 }
 
 fn verdict(all: &[Compared]) -> ExitCode {
-    let count = |verdict| all.iter().filter(|compared| compared.verdict == verdict).count();
-    let (passed, failed) = (count(Verdict::Passed), count(Verdict::Failed));
-    println!(
-        "{} programs: of {} that pass natively {passed} pass through floe; {} fail natively, {} were not built",
-        all.len(),
-        passed + failed,
-        count(Verdict::FailsNatively),
-        count(Verdict::NotBuilt)
-    );
+    let repositories: BTreeSet<&str> = all.iter().map(|compared| compared.repository.as_str()).collect();
+    if repositories.len() > 1 {
+        for repository in repositories {
+            let of_it: Vec<&Compared> = all.iter().filter(|compared| compared.repository == repository).collect();
+            println!("{repository}: {}", summary(&of_it));
+        }
+    }
+    let all: Vec<&Compared> = all.iter().collect();
+    println!("{}", summary(&all));
     // Nothing compared is no success: no compiler, another checkout.
-    if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let succeeded = count(&all, Verdict::Failed) == 0 && count(&all, Verdict::Passed) > 0;
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn summary(of: &[&Compared]) -> String {
+    let passed = count(of, Verdict::Passed);
+    format!(
+        "{} programs: of {} that pass natively {passed} pass through floe; {} fail natively, {} were not built",
+        of.len(),
+        passed + count(of, Verdict::Failed),
+        count(of, Verdict::FailsNatively),
+        count(of, Verdict::NotBuilt)
+    )
+}
+
+fn count(of: &[&Compared], verdict: Verdict) -> usize {
+    of.iter().filter(|compared| compared.verdict == verdict).count()
 }

@@ -1,35 +1,59 @@
-//! The list of public programs: `bench/conformance/nvidia-samples.toml`, which is part of this executable.
-//! In: the table, a checkout of the programs. Out: those that were chosen, in the table's order, each as the table knows it.
+//! The lists of public programs: files of `bench/conformance`, one per public repository, which are part of this executable.
+//! In: the lists. Out: those programs that were chosen, in the lists' order, each as its list knows it, and what its output says.
+//! Where a program lies is for `checkout` to find.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-const TABLE: &str = include_str!("../../conformance/nvidia-samples.toml");
+const LISTS: [&str; 3] = [
+    include_str!("../../conformance/nvidia-samples.toml"),
+    include_str!("../../conformance/hecbench.toml"),
+    include_str!("../../conformance/nvidia-library-samples.toml"),
+];
 
-/// The folder of headers that the programs share.
-pub(super) const COMMON: &str = "Common";
-
-/// The table.
+/// One list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
-    /// The commit that was listed.
-    commit: String,
-    /// Of the programs that later ones have no more.
-    older_commit: String,
+struct List {
+    origin: String,
+    /// Those that have its programs.
+    commits: Vec<String>,
+    common: Option<String>,
     program: Vec<Program>,
+}
+
+/// A public repository.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Repository {
+    /// Where it is cloned from.
+    pub(super) origin: String,
+    /// The folder of headers that its programs share.
+    pub(super) common: Option<String>,
+}
+
+impl Repository {
+    /// As `zjin-lcf/HeCBench`: the last two parts of its address.
+    pub(super) fn name(&self) -> &str {
+        let start = self.origin.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
+        &self.origin[start..]
+    }
 }
 
 /// One program.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Program {
-    path: String,
-    tree: String,
+    /// Where its folder's name says too little, or another program has it.
+    name: Option<String>,
+    /// Its folder in a checkout.
+    pub(super) path: String,
+    /// Git's hash of the folder.
+    pub(super) tree: String,
+    /// Other folders that it needs headers or data from, and git's hash of each.
+    #[serde(default)]
+    pub(super) also: BTreeMap<String, String>,
     /// In its folder.
     pub(super) sources: Vec<String>,
     #[serde(default)]
@@ -42,23 +66,54 @@ pub(super) struct Program {
     pub(super) modules: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) args: Vec<String>,
-    /// Of the older commit.
-    #[serde(default)]
-    older: bool,
+    /// What its output must have: its exit code alone is no verdict.
+    says: Option<String>,
+    /// What its output must not have.
+    not: Option<String>,
+    #[serde(skip)]
+    pub(super) repository: Repository,
 }
 
-impl List {
-    /// The list of this executable.
+/// The programs of all lists.
+#[derive(Debug)]
+pub(super) struct Programs {
+    all: Vec<Program>,
+    /// Of each repository.
+    commits: BTreeMap<String, Vec<String>>,
+}
+
+impl Programs {
+    /// Those of this executable.
     ///
     /// # Errors
-    /// When it is no list.
+    /// When one of its lists is no list, or two programs have a name.
     pub(super) fn read() -> Result<Self> {
-        toml::from_str(TABLE).context("the list of programs is wrong")
+        let lists: Vec<List> = LISTS
+            .iter()
+            .map(|list| toml::from_str(list).context("a list of programs is wrong"))
+            .collect::<Result<_>>()?;
+        Self::of(lists)
     }
 
-    /// The commits that were listed.
-    pub(super) fn commits(&self) -> [String; 2] {
-        [self.commit.clone(), self.older_commit.clone()]
+    fn of(lists: Vec<List>) -> Result<Self> {
+        let mut programs = Self { all: Vec::new(), commits: BTreeMap::new() };
+        for list in lists {
+            let repository = Repository { origin: list.origin.clone(), common: list.common };
+            programs
+                .all
+                .extend(list.program.into_iter().map(|program| Program { repository: repository.clone(), ..program }));
+            programs.commits.insert(list.origin, list.commits);
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = programs.all.iter().find(|program| !names.insert(program.name())) {
+            bail!("two programs have the name {}", twice.name());
+        }
+        Ok(programs)
+    }
+
+    /// The commits that were listed of each repository.
+    pub(super) fn commits(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.commits
     }
 
     /// The programs of these names; all, where there are none.
@@ -67,57 +122,39 @@ impl List {
     /// When a name is in no list.
     pub(super) fn chosen(self, names: &[String]) -> Result<Vec<Program>> {
         if names.is_empty() {
-            return Ok(self.program);
+            return Ok(self.all);
         }
         let unknown: Vec<&str> = names
             .iter()
-            .filter(|name| !self.program.iter().any(|program| program.name() == **name))
+            .filter(|name| !self.all.iter().any(|program| program.name() == **name))
             .map(String::as_str)
             .collect();
-        ensure!(unknown.is_empty(), "not in the list of programs: {}", unknown.join(", "));
-        Ok(self.program.into_iter().filter(|program| names.iter().any(|name| name == program.name())).collect())
+        ensure!(unknown.is_empty(), "in no list of programs: {}", unknown.join(", "));
+        Ok(self.all.into_iter().filter(|program| names.iter().any(|name| name == program.name())).collect())
     }
 }
 
 impl Program {
     /// Its name, by which it is chosen.
     pub(super) fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        self.name.as_deref().unwrap_or_else(|| self.path.rsplit('/').next().unwrap_or(&self.path))
     }
 
-    /// Its folder in a checkout.
-    pub(super) fn folder(&self, checkout: &Path) -> PathBuf {
-        checkout.join(&self.path)
+    /// What an executable is made from, for whoever finds it.
+    pub(super) fn stamp(&self) -> String {
+        let words = [self.sources.join(" "), self.flags.join(" "), self.libraries.join(" ")];
+        let also = self.also.iter().map(|(path, tree)| format!("{path} {tree}"));
+        let lines: Vec<String> = [self.tree.clone()].into_iter().chain(also).chain(words).collect();
+        lines.join("\n")
     }
 
-    /// The checkout that it is of: the last for those of the older commit, else the first.
-    pub(super) fn checkout<'c>(&self, checkouts: &'c [PathBuf]) -> Option<&'c Path> {
-        if self.older { checkouts.last() } else { checkouts.first() }.map(PathBuf::as_path)
-    }
-
-    /// Checks that the checkout has the program that was listed, by git's hash of its folder.
-    ///
-    /// # Errors
-    /// When it has another one, or is no checkout.
-    pub(super) fn check(&self, checkout: &Path) -> Result<()> {
-        let mut git = Command::new("git");
-        git.arg("-C").arg(checkout).args(["rev-parse", "--verify", "--quiet"]).arg(format!("HEAD:{}", self.path));
-        let output = git.output().context("git does not start")?;
-        let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if found.is_empty() {
-            bail!("{} is not in the checkout: {}", self.path, checkout.display());
+    /// What is wrong with the output of a run whose exit code is 0.
+    pub(super) fn objection(&self, output: &str) -> Option<String> {
+        if let Some(word) = self.not.as_ref().filter(|word| output.contains(word.as_str())) {
+            return Some(format!("says {word}"));
         }
-        ensure!(found == self.tree, "{} is another than the listed one: {found}, listed {}", self.path, self.tree);
-        let mut git = Command::new("git");
-        git.arg("-C").arg(checkout).args(["diff", "--quiet", "HEAD", "--"]).args([&self.path, COMMON]);
-        let status = git.status().context("git does not start")?;
-        ensure!(status.success(), "{} or {COMMON} was changed in the checkout: {}", self.path, checkout.display());
-        Ok(())
-    }
-
-    /// What an executable was made from, for whoever finds it.
-    pub(super) fn stamp(&self) -> &str {
-        &self.tree
+        let missing = self.says.as_ref().filter(|word| !output.contains(word.as_str()));
+        missing.map(|word| format!("does not say {word}"))
     }
 }
 
@@ -126,52 +163,86 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_of_the_list_has_a_name_of_its_own_and_a_hash() {
-        let list = List::read().expect("a list");
-        assert!(list.commits().iter().all(|commit| is_hash(commit)));
-        let names: std::collections::BTreeSet<&str> = list.program.iter().map(Program::name).collect();
-        assert_eq!(names.len(), list.program.len());
-        for program in &list.program {
+    fn every_program_of_the_lists_has_a_name_of_its_own_and_a_hash() {
+        let programs = Programs::read().expect("the lists");
+        assert!(programs.commits().values().flatten().all(|commit| is_hash(commit)));
+        assert!(programs.commits().keys().all(|origin| origin.starts_with("https://")));
+        assert!(programs.all.len() >= 170, "{}", programs.all.len());
+        for program in &programs.all {
             assert!(is_hash(&program.tree) && !program.sources.is_empty(), "{}", program.path);
-            let names = program.sources.iter().chain(program.modules.keys()).chain(program.modules.values());
-            for name in names {
+            assert!(program.also.values().all(|tree| is_hash(tree)), "{}", program.path);
+            assert!(program.name().bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/'), "{}", program.path);
+        }
+        assert!(programs.chosen(&["vectorAdd".into(), "noSuchProgram".into()]).is_err());
+    }
+
+    #[test]
+    fn no_program_leaves_its_checkout() {
+        for program in Programs::read().expect("the lists").all {
+            let files = program.sources.iter().chain(program.modules.keys()).chain(program.modules.values());
+            let of_folder = files.map(|file| format!("{}/{file}", program.path));
+            for path in of_folder.chain(program.also.keys().cloned()).chain(program.repository.common.clone()) {
                 let mut depth = 0;
-                for part in program.path.split('/').chain(name.split('/')) {
+                for part in path.split('/') {
                     depth += if part == ".." { -1 } else { 1 };
-                    assert!(depth >= 0 && !part.is_empty(), "it leaves the checkout: {}/{name}", program.path);
+                    assert!(depth >= 0 && !part.is_empty(), "it leaves the checkout: {path}");
                 }
             }
         }
-        assert!(list.chosen(&["vectorAdd".into(), "noSuchProgram".into()]).is_err());
     }
 
     fn is_hash(text: &str) -> bool {
         text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    #[test]
-    fn a_folder_of_another_hash_is_refused() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let git = |words: &[&str]| {
-            let mut git = Command::new("git");
-            git.arg("-C").arg(folder.path()).args(["-c", "user.name=n", "-c", "user.email=e"]).args(words);
-            assert!(git.output().expect("git runs").status.success(), "{words:?}");
-        };
-        git(&["init", "--quiet"]);
-        std::fs::create_dir(folder.path().join("one")).expect("a folder");
-        std::fs::write(folder.path().join("one/a.cu"), "int main() {}\n").expect("a file");
-        git(&["add", "."]);
-        git(&["commit", "--quiet", "--message", "one"]);
+    fn list(origin: &str, program: &str) -> List {
         let tree = "b0c1e1a0".repeat(5);
-        let mut program: Program =
-            toml::from_str(&format!("path = \"one\"\ntree = \"{tree}\"\nsources = [\"a.cu\"]")).expect("a program");
-        let why = program.check(folder.path()).expect_err("another").to_string();
-        let found = why.split(' ').find(|word| word.trim_end_matches(',').len() == 40).expect("its hash");
-        program.tree = found.trim_end_matches(',').to_owned();
-        program.check(folder.path()).expect("the same");
-        std::fs::write(folder.path().join("one/a.cu"), "int main() { return 0; }\n").expect("a file");
-        assert!(program.check(folder.path()).expect_err("changed").to_string().contains("was changed"));
-        program.path = "two".into();
-        assert!(program.check(folder.path()).expect_err("none").to_string().contains("is not in the checkout"));
+        let head = format!("origin = \"{origin}\"\ncommits = [\"{tree}\"]\n[[program]]\ntree = \"{tree}\"\n");
+        toml::from_str(&format!("{head}sources = [\"a.cu\"]\n{program}")).expect("a list")
+    }
+
+    #[test]
+    fn programs_of_all_lists_are_chosen_by_name() {
+        let lists = || vec![list("https://one", "path = \"x/sum\""), list("https://two", "path = \"y/sum-cuda\"")];
+        let chosen = Programs::of(lists()).expect("programs").chosen(&["sum-cuda".into()]).expect("one is chosen");
+        assert_eq!(
+            chosen.iter().map(|program| program.repository.origin.as_str()).collect::<Vec<_>>(),
+            ["https://two"]
+        );
+        assert_eq!(Programs::of(lists()).expect("programs").chosen(&[]).expect("all").len(), 2);
+    }
+
+    #[test]
+    fn a_repositorys_name_is_the_end_of_its_address() {
+        let name = |origin: &str| list(origin, "path = \"sum\"");
+        let programs = Programs::of(vec![name("https://github.com/zjin-lcf/HeCBench")]).expect("programs");
+        assert_eq!(programs.all[0].repository.name(), "zjin-lcf/HeCBench");
+    }
+
+    #[test]
+    fn a_name_that_two_programs_have_is_refused() {
+        let two = |second| Programs::of(vec![list("https://one", "path = \"x/sum\""), list("https://two", second)]);
+        let why = two("path = \"y/sum\"").expect_err("the same name").to_string();
+        assert_eq!(why, "two programs have the name sum");
+        assert!(two("path = \"y/sum\"\nname = \"y-sum\"").is_ok());
+    }
+
+    #[test]
+    fn an_output_is_judged_by_what_it_must_and_must_not_say() {
+        let program = |more: &str| list("https://one", &format!("path = \"sum\"\n{more}")).program.remove(0);
+        assert_eq!(program("").objection("FAIL"), None);
+        let judged = program("says = \"PASS\"\nnot = \"FAIL\"");
+        assert_eq!(judged.objection("sum: PASS\n"), None);
+        assert_eq!(judged.objection("sum: PASS\nproduct: FAIL\n").as_deref(), Some("says FAIL"));
+        assert_eq!(judged.objection("sum\n").as_deref(), Some("does not say PASS"));
+    }
+
+    #[test]
+    fn other_flags_and_other_headers_make_another_executable() {
+        let program = |more: &str| list("https://one", &format!("path = \"sum\"\n{more}")).program.remove(0);
+        let stamp = program("").stamp();
+        assert_eq!(stamp, program("args = [\"1\"]").stamp());
+        assert_ne!(stamp, program("flags = [\"-O3\"]").stamp());
+        assert_ne!(stamp, program("also = { inc = \"0\" }").stamp());
     }
 }
