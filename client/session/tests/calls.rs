@@ -5,7 +5,6 @@
 mod scripted;
 
 use floe_abi::{CudaError, Device, DevicePtr, Stream, event_flags};
-use floe_session::Client;
 use floe_surface::*;
 use floe_wire::Request;
 use scripted::*;
@@ -135,51 +134,6 @@ fn a_kernel_that_is_not_there_is_not_found() {
     let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     assert_eq!(client.library_get_kernel(library, c"missing"), Err(CudaError::NOT_FOUND));
     assert_eq!(client.library_get_kernel_count(library), Ok(2));
-}
-
-#[test]
-fn names_attributes_and_occupancy_are_asked_once() {
-    let server = Server::start(Options::default());
-    let client = client(&server);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let kernel = client.library_get_kernel(library, c"add").unwrap();
-    assert_eq!(client.library_get_kernel(library, c"add"), Ok(kernel));
-    let function = client.kernel_get_function(kernel).unwrap();
-    for _ in 0..3 {
-        assert_eq!(client.func_get_attribute(0, function), Ok(1024));
-        assert_eq!(client.kernel_get_attribute(1, kernel, Device(0)), Ok(0));
-        assert_eq!(client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0), Ok(4));
-        client.func_set_attribute(kernel.as_function(), 8, 65536).unwrap();
-    }
-    assert_eq!(client.func_get_attribute(8, function), Ok(65536), "kernel and function are one");
-    assert_eq!(client.func_get_param_info(function, 3), Ok((24, 4)));
-    assert_eq!(client.func_get_param_info(function, 4), Err(CudaError::INVALID_VALUE));
-    assert_eq!(client.func_get_param_info(kernel.as_function(), 0), Err(CudaError::INVALID_HANDLE));
-    assert_eq!(server.count("FindKernel"), 1);
-    assert_eq!(server.count("SetKernelAttribute"), 1);
-    assert_eq!(server.count("MaxActiveBlocks"), 2, "an attribute may change the answer");
-}
-
-#[test]
-fn attributes_that_every_device_takes_are_set_without_waiting_and_occupancy_remembers_each_setting() {
-    let server = Server::start(Options::default());
-    let client = client(&server);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
-    let step = || {
-        for bytes in [65_536, 98_304] {
-            counted(client, |client| client.func_set_attribute(function, 8, bytes)).unwrap();
-            let blocks = |client: &Client| client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0);
-            assert_eq!(counted(client, blocks), Ok(4));
-        }
-    };
-    step();
-    let before = client.statistics().waits_with_context;
-    step();
-    assert_eq!(client.statistics().waits_with_context, before);
-    // More than any device has: only the server can say what that is answered with.
-    counted(client, |client| client.func_set_attribute(function, 8, 1 << 30)).unwrap();
-    assert_eq!(client.statistics().waits_with_context, before + 1);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::log::log_once;
 use crate::objects::context::ContextState;
 use crate::objects::thread;
 use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::occupancy::Change;
 use floe_lock::lock;
 
 /// The version `cuCtxGetApiVersion` gives: that of contexts made through `_v2` symbols and later.
@@ -50,7 +51,10 @@ impl Client {
     fn configure(context: &ContextState, what: u32, value: u32) -> CudaResult<()> {
         let last = lock(&context.vgpu.cache_configs).insert(what, value);
         if last != Some(value) {
+            let _change = Change::of(&context.vgpu.occupancy);
             context.vgpu.connection.post(&SetCacheConfig { what, value })?;
+            // Kernels that prefer nothing follow the context.
+            lock(&context.vgpu.occupancy).clear();
         }
         Ok(())
     }
@@ -216,7 +220,9 @@ impl ContextCalls for Client {
         let message =
             SetLimit { limit: i32::try_from(limit).map_err(|_| CudaError::INVALID_VALUE)?, value: value as u64 };
         let vgpu = &context.vgpu;
+        let _change = Change::of(&vgpu.occupancy);
         let answer = vgpu.call(&message)?;
+        lock(&vgpu.occupancy).clear();
         let reply = vgpu.connection.read(<SetLimit as floe_wire::Call>::decode_reply(&answer.body))?;
         lock(&vgpu.changed_limits).insert(limit, reply.value);
         Ok(())

@@ -14,6 +14,7 @@ use crate::objects::stream::StreamState;
 use crate::vgpu::attributes::{self, Attributes};
 use crate::vgpu::connection::HostWork;
 use crate::vgpu::occupancy::ClusterLaunch;
+use floe_lock::lock;
 
 /// Blocks per cluster that every device with clusters can run.
 const PORTABLE_CLUSTER: u64 = 8;
@@ -78,19 +79,19 @@ impl Client {
         attributes.name_events(|event| Ok(self.event(event)?.id()))?;
         let mut room = ParameterRoom::new();
         let parameters = self.parameters(launch, function, &mut room)?;
+        let cluster = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1]);
+        let cluster = cluster.map(|sizes| (sizes, lock(&stream.vgpu.occupancy).now()));
         // Behind the parameters, which may lie in managed memory.
         let leaving = stream.vgpu.flush_for_launch(stream.id().0)?;
         self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))?;
         drop(leaving);
-        let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
-        else {
-            return Ok(());
-        };
+        let Some((cluster, now)) = cluster else { return Ok(()) };
         // Whether a cluster fits only the device knows, and CUDA says so at the launch: the first launch of its kind waits
         // for the answer.
         let (block, shared, whole) = (launch.block, launch.shared_bytes, is_whole(launch.grid, cluster));
         let kind = ClusterLaunch { kernel: function.id(), settings: function.settings(), cluster, block, shared };
-        if whole && function.has_accepted(&kind) { Ok(()) } else { function.confirm(kind, whole) }
+        let is_accepted = whole && lock(&stream.vgpu.occupancy).has_accepted(&kind);
+        if is_accepted { Ok(()) } else { function.confirm(kind, whole, now) }
     }
 
     /// Posts a launch. One that records events does so for each of them.

@@ -1,45 +1,40 @@
 //! Occupancy: how many blocks of a kernel fit a multiprocessor, and how many clusters the device. A question comes in; its
 //! answer is asked of the server once for each setting of the kernel's attributes and remembered.
 
-use std::sync::Arc;
-
 use floe_abi::{CudaError, CudaResult, Function, device_attribute};
 use floe_surface::{Launch, OccupancyCalls};
-use floe_wire::{AvailableShared, Call, ClusterOccupancy, KernelId, MaxActiveBlocks};
+use floe_wire::{KernelId, MaxActiveBlocks};
 
 use crate::client::Client;
+use crate::objects::fitting;
 use crate::objects::function::FunctionState;
 use crate::vgpu::attributes::Attributes;
-use crate::vgpu::occupancy::{BlocksQuestion, ClusterLaunch, ClusterQuestion};
+use crate::vgpu::occupancy::{Asked, ClusterLaunch, Moment, Question};
 use floe_lock::lock;
 
-/// Flags no occupancy question has, to keep the second kind of question apart in the same memory.
-const AVAILABLE_SHARED: u32 = u32::MAX;
 /// `ClusterOccupancy.what`: clusters on the device at once.
 const MOST_ACTIVE: u32 = 0;
 /// `ClusterOccupancy.what`: blocks of the largest cluster.
 const LARGEST_SIZE: u32 = 1;
 
 impl FunctionState {
-    fn remembered(&self, key: BlocksQuestion, ask: impl FnOnce() -> CudaResult<i64>) -> CudaResult<i64> {
-        if let Some(answer) = lock(&self.vgpu.occupancy).blocks.get(&key) {
-            return Ok(*answer);
+    /// The answer to a question about it as it is set now. An error is not remembered.
+    fn fits(&self, question: Question) -> CudaResult<u64> {
+        let vgpu = &self.vgpu;
+        // Before the settings: another thread may change them.
+        let now = lock(&vgpu.occupancy).now();
+        let asked = Asked { kernel: self.id(), settings: self.settings(), question };
+        if let Some(answer) = lock(&vgpu.occupancy).answer(&asked) {
+            return Ok(answer);
         }
-        let answer = ask()?;
-        lock(&self.vgpu.occupancy).blocks.insert(key, answer);
+        let answer = fitting::ask(vgpu, asked.kernel, &asked.question)?;
+        lock(&vgpu.occupancy).learn(asked, answer, now);
         Ok(answer)
     }
 
     /// The number of blocks of `block` threads with `shared` bytes of dynamic shared memory that fit a multiprocessor.
     fn blocks_per_multiprocessor(&self, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
-        let answer = self.remembered((self.id(), self.settings(), block, shared, flags), || {
-            let vgpu = &self.vgpu;
-            let question = MaxActiveBlocks { kernel: KernelId(self.id()), block, shared, flags };
-            let answer = vgpu.call(&question)?;
-            let reply = vgpu.connection.read(MaxActiveBlocks::decode_reply(&answer.body))?;
-            Ok(i64::from(reply.blocks))
-        })?;
-        i32::try_from(answer).map_err(|_| CudaError::INVALID_VALUE)
+        as_int(self.fits(Question::Blocks { block, shared, flags })?)
     }
 
     /// A cooperative launch's blocks are resident together: more than fit the device are refused at once, as CUDA does.
@@ -55,58 +50,32 @@ impl FunctionState {
 }
 
 impl FunctionState {
-    /// Whether the device has taken such a launch before.
-    pub(crate) fn has_accepted(&self, launch: &ClusterLaunch) -> bool {
-        lock(&self.vgpu.occupancy).accepted.contains(launch)
-    }
-
-    /// Asks how a launch that was just posted went, by a question that is answered behind it.
+    /// Asks how a launch that was just posted went, by a question that is answered behind it. `issued_at` is the moment
+    /// before.
     ///
     /// # Errors
     /// The error that the device refused the launch with.
-    pub(crate) fn confirm(&self, launch: ClusterLaunch, whole: bool) -> CudaResult<()> {
+    pub(crate) fn confirm(&self, launch: ClusterLaunch, whole: bool, issued_at: Moment) -> CudaResult<()> {
         let vgpu = &self.vgpu;
         vgpu.call(&MaxActiveBlocks { kernel: KernelId(self.id()), block: 1, shared: 0, flags: 0 })?;
         vgpu.errors.report()?;
         if whole {
-            lock(&vgpu.occupancy).accepted.insert(launch);
+            lock(&vgpu.occupancy).accept(launch, issued_at);
         }
         Ok(())
     }
 }
 
+fn as_int(count: u64) -> CudaResult<i32> {
+    i32::try_from(count).map_err(|_| CudaError::INVALID_VALUE)
+}
+
 impl Client {
     fn clusters(&self, what: u32, launch: &Launch<'_>) -> CudaResult<i32> {
         let function = self.function(launch.function)?;
-        let vgpu = Arc::clone(&function.vgpu);
-        let question = ClusterQuestion {
-            what,
-            kernel: function.id(),
-            settings: function.settings(),
-            grid: launch.grid,
-            block: launch.block,
-            shared: launch.shared_bytes,
-            attributes: Attributes::of_launch(launch)?.without_events(),
-        };
-        if let Some(count) = lock(&vgpu.occupancy).clusters.get(&question) {
-            return Ok(*count);
-        }
-        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
-        let answer = vgpu.call(&ClusterOccupancy {
-            what,
-            kernel: KernelId(function.id()),
-            grid_x,
-            grid_y,
-            grid_z,
-            block_x,
-            block_y,
-            block_z,
-            shared: launch.shared_bytes,
-            attributes: question.attributes.on_wire(),
-        })?;
-        let count = vgpu.connection.read(ClusterOccupancy::decode_reply(&answer.body))?.count;
-        lock(&vgpu.occupancy).clusters.insert(question, count);
-        Ok(count)
+        let attributes = Attributes::of_launch(launch)?.without_events();
+        let (grid, block, shared) = (launch.grid, launch.block, launch.shared_bytes);
+        as_int(function.fits(Question::Clusters { what, grid, block, shared, attributes })?)
     }
 }
 
@@ -140,18 +109,11 @@ impl OccupancyCalls for Client {
         blocks: i32,
         block_size: i32,
     ) -> CudaResult<usize> {
-        let wanted = u64::try_from(blocks).map_err(|_| CudaError::INVALID_VALUE)?;
-        if wanted == 0 || block_size <= 0 {
+        if blocks <= 0 || block_size <= 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         let function = self.function(function)?;
-        let key = (function.id(), function.settings(), block_size, wanted, AVAILABLE_SHARED);
-        let answer = function.remembered(key, || {
-            let vgpu = &function.vgpu;
-            let answer = vgpu.call(&AvailableShared { kernel: KernelId(function.id()), blocks, block: block_size })?;
-            let reply = vgpu.connection.read(AvailableShared::decode_reply(&answer.body))?;
-            i64::try_from(reply.bytes).map_err(|_| CudaError::INVALID_VALUE)
-        })?;
+        let answer = function.fits(Question::AvailableShared { blocks, block: block_size })?;
         usize::try_from(answer).map_err(|_| CudaError::INVALID_VALUE)
     }
 }

@@ -12,7 +12,7 @@ use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::limits::KernelLimits;
-use crate::vgpu::occupancy::Settings;
+use crate::vgpu::occupancy::{Change, Settings};
 use floe_lock::lock;
 
 /// Threads of a block where a kernel's own limit is not known.
@@ -29,6 +29,21 @@ fn layout(found: &FindKernelReply) -> KernelLayout {
     let places = found.parameters.iter();
     let layout = |offset: u32, size: u32| ParameterLayout { offset: offset as usize, size: size as usize };
     KernelLayout::new(places.map(|parameter| layout(parameter.offset, parameter.bytes)).collect())
+}
+
+/// Whether every device takes this value of an attribute, so that nobody need wait for its word: libraries set some attributes before
+/// each launch. `fixed` is the kernel's static shared memory in bytes.
+pub(crate) fn is_certain(vgpu: &Vgpu, fixed: i32, number: u32, value: i32) -> bool {
+    use function_attribute as a;
+    match number {
+        a::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+            let most = vgpu.snapshot.attribute(device_attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+            value >= 0 && most.is_some_and(|most| value <= most.saturating_sub(fixed))
+        }
+        a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&value),
+        a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => matches!(value, 0 | 1),
+        _ => false,
+    }
 }
 
 /// A kernel on one vGPU.
@@ -179,6 +194,7 @@ impl FunctionState {
             number: i32::try_from(number).map_err(|_| CudaError::INVALID_VALUE)?,
             value,
         };
+        let _change = Change::of(&self.vgpu.occupancy);
         let answer = self.vgpu.call(&message)?;
         let reply = self.vgpu.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
         self.learn(&reply.attributes);
@@ -187,32 +203,10 @@ impl FunctionState {
         Ok(())
     }
 
-    /// Whether every device takes this value, so that nobody need wait for its word: libraries set some attributes before
-    /// each launch.
-    fn is_certain(&self, number: u32, value: i32) -> bool {
-        use function_attribute as a;
-        match number {
-            a::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                let most = self.vgpu.snapshot.attribute(device_attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-                let fixed = i32::try_from(self.static_shared.load(Ordering::Relaxed)).unwrap_or(i32::MAX);
-                value >= 0 && most.is_some_and(|most| value <= most.saturating_sub(fixed))
-            }
-            a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&value),
-            a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => matches!(value, 0 | 1),
-            _ => false,
-        }
-    }
-
     /// The program's settings that occupancy depends on.
     pub(crate) fn settings(&self) -> Settings {
-        use function_attribute as a;
         let known = floe_lock::read(&self.attributes);
-        let value = |number: u32| known.get(&number).copied().unwrap_or_default();
-        Settings([
-            value(a::MAX_DYNAMIC_SHARED_SIZE_BYTES),
-            value(a::PREFERRED_SHARED_MEMORY_CARVEOUT),
-            value(a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
-        ])
+        Settings::by(|number| known.get(&number).copied().unwrap_or_default())
     }
 
     /// Sets an attribute, without waiting where every device takes the value.
@@ -221,10 +215,13 @@ impl FunctionState {
         if self.attribute(number) == Ok(value) {
             return Ok(());
         }
-        let Some(attribute) = i32::try_from(number).ok().filter(|_| self.is_certain(number, value)) else {
+        let fixed = i32::try_from(self.static_shared.load(Ordering::Relaxed)).unwrap_or(i32::MAX);
+        let Some(attribute) = i32::try_from(number).ok().filter(|_| is_certain(&self.vgpu, fixed, number, value))
+        else {
             return self.set(0, number, value);
         };
         let message = SetKernelAttribute { kernel: KernelId(self.id), what: 0, number: attribute, value };
+        let _change = Change::of(&self.vgpu.occupancy);
         self.vgpu.connection.post_call(&message)?;
         self.learn(&[Attribute { number: attribute, value }]);
         Ok(())

@@ -11,7 +11,7 @@ use crate::log::log;
 const LONGEST: usize = 32;
 
 /// An attribute's number and the bytes of its value; those behind `length` are zero.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Value {
     id: u32,
     length: usize,
@@ -19,7 +19,7 @@ struct Value {
 }
 
 /// The attributes of one launch that say something.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Attributes {
     values: Vec<Value>,
 }

@@ -2,42 +2,67 @@
 //! depend on has changed. It asks nobody.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use floe_abi::function_attribute;
+use floe_lock::lock;
 
 use crate::vgpu::attributes::Attributes;
 
 /// Values of the attributes that are set without waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Settings(pub(crate) [i32; 3]);
+
+impl Settings {
+    /// The attributes by their numbers, with the values.
+    pub(crate) fn each(self) -> impl Iterator<Item = (u32, i32)> {
+        use function_attribute as a;
+        let numbers = [
+            a::MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            a::PREFERRED_SHARED_MEMORY_CARVEOUT,
+            a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+        ];
+        numbers.into_iter().zip(self.0)
+    }
+
+    /// The settings by the values of attributes.
+    pub(crate) fn by(value: impl Fn(u32) -> i32) -> Self {
+        let mut settings = Self([0; 3]);
+        for (at, (number, _)) in Self([0; 3]).each().enumerate() {
+            settings.0[at] = value(number);
+        }
+        settings
+    }
+}
 
 /// The answers of one vGPU's server about how kernels fit. All of it depends on the kernels' attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
-    pub(crate) blocks: HashMap<BlocksQuestion, i64>,
-    pub(crate) clusters: HashMap<ClusterQuestion, i32>,
+    answers: HashMap<Asked, u64>,
     /// Launches with clusters that the device has taken once.
-    pub(crate) accepted: HashSet<ClusterLaunch>,
+    accepted: HashSet<ClusterLaunch>,
+    /// Changes of what answers depend on: begun ones that are not over, and those that are.
+    changing: u32,
+    changed: u64,
 }
 
-impl Occupancy {
-    /// Forgets everything: something has changed that is not among a kernel's [`Settings`].
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-/// One question about blocks: the kernel, how it is set, and two numbers and flags that say what is asked.
-pub(crate) type BlocksQuestion = (u64, Settings, i32, u64, u32);
-
-/// One question about clusters.
+/// One question about a kernel, by its id, as it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ClusterQuestion {
-    pub(crate) what: u32,
+pub(crate) struct Asked {
     pub(crate) kernel: u64,
     pub(crate) settings: Settings,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    pub(crate) shared: u32,
-    pub(crate) attributes: Attributes,
+    pub(crate) question: Question,
+}
+
+/// What is asked about a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Question {
+    /// Blocks of so many threads that fit a multiprocessor.
+    Blocks { block: i32, shared: u64, flags: u32 },
+    /// Dynamic shared memory in bytes where so many blocks are to fit one.
+    AvailableShared { blocks: i32, block: i32 },
+    /// Clusters: `what` as on the wire.
+    Clusters { what: u32, grid: [u32; 3], block: [u32; 3], shared: u32, attributes: Attributes },
 }
 
 /// The facts that decide whether the device takes a launch with clusters, if the grid is made of whole clusters.
@@ -48,4 +73,97 @@ pub(crate) struct ClusterLaunch {
     pub(crate) cluster: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
+}
+
+/// A moment; an answer to a question that is asked then may be remembered if nothing has changed since.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(Option<u64>);
+
+impl Occupancy {
+    /// Forgets everything: something has changed that is not among a kernel's [`Settings`].
+    pub(crate) fn clear(&mut self) {
+        self.answers.clear();
+        self.accepted.clear();
+        self.changed += 1;
+    }
+
+    /// The answer, if it is known.
+    pub(crate) fn answer(&self, asked: &Asked) -> Option<u64> {
+        self.answers.get(asked).copied()
+    }
+
+    /// The moment, to be taken before a kernel's settings are looked at.
+    pub(crate) fn now(&self) -> Moment {
+        Moment((self.changing == 0).then_some(self.changed))
+    }
+
+    /// Remembers an answer, unless a change since `asked_at` may have come in between.
+    pub(crate) fn learn(&mut self, asked: Asked, answer: u64, asked_at: Moment) {
+        if self.is_as(asked_at) {
+            self.answers.insert(asked, answer);
+        }
+    }
+
+    /// Whether the device has taken such a launch before.
+    pub(crate) fn has_accepted(&self, launch: &ClusterLaunch) -> bool {
+        self.accepted.contains(launch)
+    }
+
+    /// The device has taken such a launch, which was issued at this moment.
+    pub(crate) fn accept(&mut self, launch: ClusterLaunch, issued_at: Moment) {
+        if self.is_as(issued_at) {
+            self.accepted.insert(launch);
+        }
+    }
+
+    fn is_as(&self, Moment(then): Moment) -> bool {
+        self.changing == 0 && then == Some(self.changed)
+    }
+}
+
+/// While it lives, a kernel is set otherwise: what is asked meanwhile may be answered for before or for after.
+pub(crate) struct Change<'a>(&'a Mutex<Occupancy>);
+
+impl<'a> Change<'a> {
+    /// Something is about to change that these answers depend on.
+    pub(crate) fn of(occupancy: &'a Mutex<Occupancy>) -> Self {
+        lock(occupancy).changing += 1;
+        Self(occupancy)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut occupancy = lock(self.0);
+        occupancy.changing -= 1;
+        occupancy.changed += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(kernel: u64) -> Asked {
+        Asked { kernel, settings: Settings([0; 3]), question: Question::AvailableShared { blocks: 1, block: 32 } }
+    }
+
+    #[test]
+    fn an_answer_is_remembered_only_where_nothing_changed_since_it_was_asked_for() {
+        let mut occupancy = Occupancy::default();
+        let then = occupancy.now();
+        occupancy.learn(asked(1), 7, then);
+        assert_eq!(occupancy.answer(&asked(1)), Some(7));
+        occupancy.changing += 1;
+        let meanwhile = occupancy.now();
+        occupancy.learn(asked(2), 7, then);
+        (occupancy.changing, occupancy.changed) = (0, 1);
+        occupancy.learn(asked(2), 7, then);
+        occupancy.learn(asked(2), 7, meanwhile);
+        assert_eq!(occupancy.answer(&asked(2)), None);
+        let then = occupancy.now();
+        occupancy.clear();
+        occupancy.learn(asked(1), 7, then);
+        assert_eq!(occupancy.answer(&asked(1)), None, "also one that was under way");
+    }
 }
