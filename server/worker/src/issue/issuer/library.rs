@@ -223,7 +223,12 @@ pub(crate) fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault
         // The device puts the NUL behind it that the driver looks for.
         ImageKind::Ptx => {}
         ImageKind::Cubin => demand_elf(main)?,
-        ImageKind::FatBinary => contents.iter().try_for_each(|content| demand_fat_binary(content))?,
+        // A client that loads what an earlier start of its program loaded knows no more of it than that.
+        ImageKind::FatBinary => contents.iter().try_for_each(|content| {
+            demand_fat_binary(content).map_err(|_| {
+                Fault::Explained(CudaError::INVALID_IMAGE, format!("not a whole fat binary: {} bytes", content.len()))
+            })
+        })?,
     }
     if kind != ImageKind::FatBinary && contents.len() > 1 {
         return violation(format!("one content is the image, there are: {}", contents.len()));
@@ -288,7 +293,7 @@ mod tests {
         assert!(image_of(1, vec![fat_binary(8, 8)]).is_ok());
         assert!(image_of(1, vec![fat_binary(8, 8), fat_binary(0, 0)]).is_ok());
         for container in [fat_binary(9, 8), fat_binary(u64::MAX, 8), vec![0; 64], vec![], b"PFLE".to_vec()] {
-            assert!(matches!(image_of(1, vec![container]), Err(Fault::ProtocolViolation(_))));
+            assert!(matches!(image_of(1, vec![container]), Err(Fault::Explained(CudaError::INVALID_IMAGE, _))));
         }
         assert!(matches!(image_of(1, vec![]), Err(Fault::ProtocolViolation(_))));
     }
