@@ -43,6 +43,8 @@ pub(crate) fn heading(device: &str) -> Map<String, Value> {
 /// When it cannot be written.
 pub(crate) fn write_record(path: &Path, record: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(record).context("the record cannot be put into JSON")?;
+    // Last of all: a run of minutes is not lost for a folder.
+    path.parent().map_or(Ok(()), fs::create_dir_all).with_context(|| format!("no folder for: {}", path.display()))?;
     fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
 }
 

@@ -40,11 +40,25 @@ impl Server {
     /// # Errors
     /// When it does not listen.
     pub(crate) fn start(installation: &Installation, library: &str, folder: &Path) -> Result<Self> {
+        Self::start_with(installation, library, folder, &[])
+    }
+
+    /// The same with more flags.
+    ///
+    /// # Errors
+    /// When it does not listen.
+    pub(crate) fn start_with(
+        installation: &Installation,
+        library: &str,
+        folder: &Path,
+        flags: &[&str],
+    ) -> Result<Self> {
         let token_file = folder.join("token");
         let [certificate, key] = certificate(folder)?;
         let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
         let mut process = Command::new(installation.floed())
             .args(["--listen", "tcp://127.0.0.1:0", "--clear-text", "--device-library", library])
+            .args(flags)
             // As many as programs ask for. Unless they are configured, they choose by the machine.
             .args(["--bulk-connections", &MOST_CONNECTIONS.to_string(), "--socket"])
             .arg(folder.join("floed.sock"))

@@ -22,9 +22,10 @@ pub(super) enum Group {
     Latency,
     Cost,
     Training,
+    Mps,
 }
 
-const GROUPS: [(&str, Group); 7] = [
+const GROUPS: [(&str, Group); 8] = [
     ("even", Group::Even),
     ("weights", Group::Weights),
     ("quarter", Group::Quarter),
@@ -32,6 +33,7 @@ const GROUPS: [(&str, Group); 7] = [
     ("latency", Group::Latency),
     ("cost", Group::Cost),
     ("training", Group::Training),
+    ("mps", Group::Mps),
 ];
 
 /// The groups of these names; all where none is named.
@@ -58,6 +60,7 @@ impl Group {
             Self::Latency => latency(tenants),
             Self::Cost => cost(tenants),
             Self::Training => training(tenants, equipment),
+            Self::Mps => mps(tenants, equipment),
         }
     }
 }
@@ -208,5 +211,32 @@ fn training(tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>
         Finding::new("a step of ResNet-18, alone", 1e3 / alone.rate(), "ms"),
         Finding::new("beside one that wakes 50 times a second, of alone", alone.rate() / beside.rate(), "x"),
         Finding::new("  the same while turns are taken, of without", beside.rate() / turns.rate(), "x").at_most(1.01),
+    ])
+}
+
+/// The same beside each other by NVIDIA's MPS, where the server has that.
+fn mps(tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>> {
+    if tenants.is_cpu_device() {
+        return Ok(Vec::new());
+    }
+    let sum = |done: &[Done]| rates(done).iter().sum::<f64>();
+    let (one, small) = (tenants.alone(Kind::Single)?, [(Kind::Small, &[] as &[&str]); 8]);
+    let by_slices = sum(&tenants.together(&small, 5.0)?);
+    let folder = tempfile::tempdir()?;
+    let server = tenants.server(&equipment.device_library, folder.path(), &["--mps"])?;
+    let beside = tenants.on(&server)?;
+    let smalls = sum(&beside.together(&small, 5.0)?) / by_slices;
+    let busy = sum(&beside.together(&[(Kind::Single, &[] as &[&str]); 2], 5.0)?) / one;
+    let alone = beside.together(&[(Kind::Single, &["--share", "25%"])], 3.0)?[0].rate() / one;
+    let class: &[&str] = &["--class", "latency"];
+    let [first, with] = [Kind::Answer, Kind::Single].map(|kind| (kind, if kind == Kind::Answer { class } else { &[] }));
+    let quiet = beside.together(&[first], 6.0)?[0];
+    let answers = beside.together(&[first, with, with, with], 6.0)?[0];
+    Ok(vec![
+        Finding::new("8 small tenants by MPS, of the same by slices", smalls, "x").at_least(1.8),
+        Finding::new("two that fill the GPU by MPS: together, of one alone", busy, "x").at_least(0.98),
+        Finding::new("alone with a share of 25 % by MPS, of alone without", alone * 100.0, "%"),
+        Finding::new("launch to result by MPS, alone: 99 of 100", quiet.p99_ms, "ms"),
+        Finding::new("  beside three that are busy with kernels of 1 ms: 99 of 100", answers.p99_ms, "ms"),
     ])
 }

@@ -1,7 +1,7 @@
 //! Programs that share a GPU: they are started with their terms, run side by side for a while, and are asked in the same moment.
 //! In: kinds of work and terms. Out: what each did in that time. A sum that is wrong is an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(super) enum Kind {
     Answer,
     /// A kernel of a microsecond 50 times a second.
     Idle,
+    /// Kernels of a millisecond that fill a sixteenth of the GPU.
+    Small,
 }
 
 /// A program: what it does, and its flags of `floe run`.
@@ -52,6 +54,7 @@ pub(super) struct Tenants<'a> {
     /// Iterations of a kernel of a millisecond.
     a_millisecond: u64,
     quick: bool,
+    cpu_device: bool,
 }
 
 impl<'a> Tenants<'a> {
@@ -70,12 +73,35 @@ impl<'a> Tenants<'a> {
         let blocks = if cpu_device { 1 } else { 264 };
         let program = installation.bench_program("tenant")?;
         let mover = Mover::new(installation, server)?;
-        let tenants = Self { installation, server, mover, program, way, blocks, a_millisecond: CALIBRATING, quick };
+        let a_millisecond = CALIBRATING;
+        let tenants = Self { installation, server, mover, program, way, blocks, a_millisecond, quick, cpu_device };
         let done = tenants.together(&[(Kind::Single, &[])], 1.0)?;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let a_millisecond = (done[0].rate() * CALIBRATING as f64 / 1e3) as u64;
         ensure!(a_millisecond > 0, "no kernel was over within a second");
         Ok(Self { a_millisecond, ..tenants })
+    }
+
+    /// Whether a processor does a GPU's work.
+    pub(super) fn is_cpu_device(&self) -> bool {
+        self.cpu_device
+    }
+
+    /// The same programs on another server of the same GPU.
+    ///
+    /// # Errors
+    /// When it has no GPU to ask.
+    pub(super) fn on<'b>(&'b self, server: &'b Server) -> Result<Tenants<'b>> {
+        let mover = Mover::new(self.installation, server)?;
+        Ok(Tenants { server, mover, program: self.program.clone(), ..*self })
+    }
+
+    /// A server of the same GPU with more flags, whose files are in this folder.
+    ///
+    /// # Errors
+    /// When it does not listen.
+    pub(super) fn server(&self, library: &str, folder: &Path, flags: &[&str]) -> Result<Server> {
+        Server::start_with(self.installation, library, folder, flags)
     }
 
     /// `floe run` with flags, and the words behind them.
@@ -108,8 +134,10 @@ impl<'a> Tenants<'a> {
             Kind::Long => ("single", millisecond * 200, 1, 0),
             Kind::Answer => ("answer", millisecond / 20, 1, 5000),
             Kind::Idle => ("answer", millisecond / 1000, 1, 20_000),
+            Kind::Small => ("single", millisecond, 16, 0),
         };
-        let numbers = [u64::from(self.blocks), iterations.max(1), each, pause].map(|number| number.to_string().into());
+        let blocks = if kind == Kind::Small { self.blocks.div_ceil(16) } else { self.blocks };
+        let numbers = [u64::from(blocks), iterations.max(1), each, pause].map(|number| number.to_string().into());
         let words: Vec<PathBuf> = [self.program.clone(), mode.into()].into_iter().chain(numbers).collect();
         Asked::start(self.command(flags, &words))
     }

@@ -138,6 +138,8 @@ table! {
         "NCCL that workers load for ranks on several servers: the path of a libnccl.so.2, auto (where it is installed), or off.";
     cupti: Text, "FLOE_SERVER_CUPTI", All, "LIBRARY", default "auto",
         "CUPTI that workers load for programs' profilers: the path of a libcupti.so.13, auto (where it is installed), or off.";
+    mps: Switch, "FLOE_MPS", All, "", default "no",
+        "Have sessions of a GPU compute side by side, by NVIDIA's MPS, not by turns: more throughput of small programs, less isolation.";
     no_rings: Switch, "FLOE_NO_RINGS", All, "", default "no",
         "Have clients of this machine send everything over the Unix socket, nothing through rings in shared memory.";
     max_sessions: Count<0, ANY>, "FLOE_MAX_SESSIONS", All, "COUNT", default "64",

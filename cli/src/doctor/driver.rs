@@ -66,8 +66,8 @@ pub(super) fn findings(look: &Value) -> Vec<Finding> {
 fn mps(named: Option<PathBuf>, is_usual: bool) -> Option<Finding> {
     let folder = named.or_else(|| is_usual.then(|| MPS.into()))?;
     let words = format!(
-        "its pipes are in {}; workers in their sandbox do not use it, and take turns on the GPU\n         \
-         stop it, or run floed with --no-sandbox, which protects nobody",
+        "its pipes are in {}; workers do not use it: floed starts one of its own with --mps\n         \
+         stop this one where other programs do not need it: it takes part of each GPU",
         folder.display()
     );
     Some((Weight::Note, "NVIDIA MPS", words))

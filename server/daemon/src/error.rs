@@ -150,6 +150,9 @@ pub enum DaemonError {
     /// The operator named a CUPTI that is not there.
     #[error("--cupti names no file: {0}\n  name a libcupti.so.13, auto or off")]
     Cupti(String),
+    /// MPS is asked for and cannot be had.
+    #[error("--mps: {0}\n  omit --mps: sessions then have slices of the GPU's time")]
+    Mps(String),
     /// The operator named a GPU that does not exist.
     #[error("no such GPU: {index}\n  there are {count}, counted from 0")]
     Gpu {

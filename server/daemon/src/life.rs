@@ -15,7 +15,7 @@ use floe_metrics::Pulse;
 use floe_transport::{Address, Listener};
 use floe_users::Audit;
 use rustix::net::Shutdown;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
@@ -39,6 +39,7 @@ use crate::usage::turns::Turns;
 use crate::usage::{figures, second_look, warden};
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
+use crate::workers::mps::Mps;
 use crate::workers::passing::Peers;
 use crate::workers::probe;
 use crate::{log, protection, warn};
@@ -73,12 +74,12 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let server = Arc::new(Server {
         telemetry: Telemetry::new(&probe.kind),
         identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
-        // Workers open the library that the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
         dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
         cupti: settings.cupti.clone(),
         users: Users::new(settings.policy().cloned(), &offered)?,
+        mps: settings.values.mps.then(|| Mps::start(&settings.worker, &probe.kind)).transpose()?,
         probe,
         offered,
         token,
@@ -104,7 +105,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         session_limits: session_limits(settings),
         peers: Peers::new(sessions.clone()),
         sessions,
-        turns: Turns::default(),
+        turns: if settings.values.mps { Turns::without() } else { Turns::default() },
         gate: Arc::new(Gate::new(raise_descriptors())?),
         journal: Journal::of(settings.log_format),
         audit: Audit::open(settings.audit().map(PathBuf::as_path))?,
@@ -375,5 +376,6 @@ fn end_workers(server: &Server) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let enders = server.sessions().enders();
-    enders.iter().for_each(|worker| worker.signal(Signal::KILL));
+    enders.iter().for_each(|worker| worker.kill());
+    server.mps.as_ref().map(Mps::end);
 }

@@ -25,6 +25,7 @@ use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
 use crate::workers::dialer::Dialer;
 use crate::workers::moves::registry::Moves;
+use crate::workers::mps::Mps;
 use crate::workers::passing::Peers;
 use crate::{log, warn};
 
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     pub(crate) clear_text: bool,
     /// Whether a process that only forwards bytes to the Unix socket counts as its user.
     pub(crate) trust_forwarded: bool,
+    /// The library that the probe found, so that a session never gets another device than was offered.
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
     pub(crate) memory_per_session: u64,
@@ -71,6 +73,8 @@ pub(crate) struct Server {
     pub(crate) unprotected: Option<String>,
     /// Whether addresses are the same in every worker.
     pub(crate) fixed_addresses: bool,
+    /// NVIDIA's MPS, where sessions of a GPU compute side by side.
+    pub(crate) mps: Option<Mps>,
     pub(crate) session_limits: SessionLimits,
     pub(crate) sessions: Table,
     /// Whose turn it is on each GPU.

@@ -7,6 +7,7 @@ pub(crate) mod dialer;
 pub(crate) mod driver_settings;
 mod lines;
 pub(crate) mod moves;
+pub(crate) mod mps;
 mod outbox;
 pub(crate) mod passing;
 pub(crate) mod probe;

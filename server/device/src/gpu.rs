@@ -6,6 +6,7 @@ mod facts;
 mod generated;
 mod graph;
 mod hash;
+mod kept;
 mod log;
 mod mapped;
 mod numbers;
@@ -60,6 +61,8 @@ pub struct Gpu {
     scratch: Mutex<Option<hash::Scratch>>,
     /// Whether its memory can be made for other processes to import.
     shares: bool,
+    /// Where a reset keeps the context.
+    kept: Option<kept::Kept>,
 }
 
 impl Gpu {
@@ -90,7 +93,16 @@ impl Gpu {
             own: Mutex::new(own),
             scratch: Mutex::default(),
             shares,
+            kept: None,
         })
+    }
+
+    /// Keeps the context when it is reset: for a process that cannot make another.
+    ///
+    /// # Errors
+    /// The driver's own error.
+    pub fn keep_context(&mut self) -> CudaResult<()> {
+        kept::Kept::of(self.driver).map(|kept| self.kept = Some(kept))
     }
 
     /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
@@ -137,6 +149,9 @@ impl Device for Gpu {
     }
 
     fn reset(&self) -> CudaResult<()> {
+        if let Some(kept) = &self.kept {
+            return kept.reset(self.driver);
+        }
         // Nothing is hashed until the new context is there.
         let mut scratch = floe_lock::lock(&self.scratch);
         hash::end_scratch(self, scratch.take());

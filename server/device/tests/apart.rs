@@ -1,5 +1,5 @@
-//! What the worker pins for itself, on the CPU device of `FLOE_DIST`, else of `target/dist`.
-//! In: a kernel that is given its address. Out: a fault, while copies go there.
+//! What the worker pins for itself, and contexts that stay, on the CPU device of `FLOE_DIST`, else of `target/dist`.
+//! In: a kernel that is given its address; a reset. Out: a fault, while copies go there; what was made before and its limits.
 
 use std::path::PathBuf;
 
@@ -55,4 +55,22 @@ fn kernels_do_not_reach_what_the_worker_pins_for_copies() {
     };
     assert_eq!(launch(AT.0), Ok(()));
     assert_eq!(launch(address), Err(CudaError::ILLEGAL_ADDRESS));
+}
+
+#[test]
+fn a_context_that_is_kept_outlives_its_resets_and_has_its_first_limits() {
+    const STACK: i32 = 0;
+    let mut gpu = Gpu::start(&cpu_device(), 0, || ()).expect("a CPU device");
+    let first = gpu.costs().expect("its limits").defaults.stack;
+    let event = gpu.event_create(0).expect("an event");
+    gpu.reset().expect("a new context");
+    assert!(gpu.event_query(event).is_err(), "it was of the context before");
+    gpu.keep_context().expect("its limits");
+    let event = gpu.event_create(0).expect("an event");
+    for _ in 0..2 {
+        gpu.set_limit(STACK, 2 * first).expect("a limit");
+        gpu.reset().expect("the same context");
+        assert_eq!(gpu.costs().expect("its limits").defaults.stack, first);
+        assert_eq!(gpu.event_query(event), Ok(()));
+    }
 }

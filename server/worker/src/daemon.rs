@@ -7,5 +7,6 @@ pub mod contract;
 pub mod descriptor_passing;
 pub mod end_notices;
 pub mod move_notices;
+pub mod mps;
 pub mod peer_notices;
 pub mod turn_notices;

@@ -13,7 +13,9 @@ pub mod sandbox;
 mod wire_in;
 
 pub use complete::output::Output;
-pub use daemon::{cache_channel, contract, descriptor_passing, end_notices, move_notices, peer_notices, turn_notices};
+pub use daemon::{
+    cache_channel, contract, descriptor_passing, end_notices, move_notices, mps, peer_notices, turn_notices,
+};
 pub use issue::cache::Cache;
 pub use issue::stands::{STANDS_VARIABLE, Stands};
 pub use life::ending::Ending;

@@ -3,46 +3,41 @@
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![deny(unsafe_code)]
 
+#[path = "daemon/reports.rs"]
+mod reports;
 #[path = "sandbox/sockets.rs"]
 mod sockets;
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use floe_abi::CudaError;
 use floe_device::cupti::Cupti;
 use floe_device::{Device, Gpu, OpenLibraryError, room};
 use floe_transport::{Link, Transport};
-use floe_worker::contract::{Asks, Demand, MOST_REPORTS, MoveReport, Report, STUCK, TASK_VARIABLE, Task};
+use floe_worker::contract::{Asks, Demand, Report, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
 use floe_worker::end_notices::EndOrder;
-use floe_worker::peer_notices::{Answers, Dial, Import, MOST_RETURNED, Returned};
+use floe_worker::peer_notices::Answers;
 use floe_worker::sandbox::Reserved;
 use floe_worker::turn_notices::TurnEnds;
 use floe_worker::{
-    ASK_EVERY, Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, MoveReports, Output, PEER_PATIENCE, PeerEnds,
-    PeerReports, Plan, Process, Resumption, STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive,
-    bound_host_memory, close_inherited, end, keep, leave_no_room, one_entry, sandbox, serve, use_rings,
-    without_randomization,
+    Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, Output, PEER_PATIENCE, PeerEnds, Plan, Process, Resumption,
+    STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive, bound_host_memory, close_inherited, end, keep,
+    leave_no_room, mps, one_entry, sandbox, serve, use_rings, without_randomization,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use reports::{FAILED, Reports, Seen};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
-/// The shortest time between two reports of used memory and of a missing client.
-const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Reports about imports in a second. Where a program opens its blocks to another vGPU, each is one: thousands at once.
-const PEER_REPORTS: u32 = MOST_REPORTS / 2;
-/// The exit status when the session ended otherwise than by its client's leaving.
-const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +49,7 @@ fn main() -> ExitCode {
         }
         (["--probe", library], _) => probe(library),
         (["--check-sandbox", library], _) => check_sandbox(library),
+        (["--mps-control", program], _) => Err(mps::become_control(program)).with_context(|| (*program).to_owned()),
         ([], Ok(task)) => session(&task),
         _ => Err(anyhow::anyhow!(USAGE)),
     };
@@ -122,7 +118,7 @@ fn session(task: &str) -> Result<()> {
     allocate_from_one_arena().context("one arena for all threads")?;
     let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
-    let reports = Reports::on_standard_output()?;
+    let reports = Reports::on_standard_output().map_err(|_| anyhow::anyhow!(USAGE))?;
     let log = Log::to_standard_error(task.session)?;
     let (noticed, notices) = channel();
     let (ordered, orders) = channel();
@@ -153,9 +149,11 @@ fn session(task: &str) -> Result<()> {
         Some(_) => Ok((None, Joining::new(Vec::new(), Some(taker)), None)),
         None => begin(&task, taker, &told)?,
     };
+    let mut used = None;
     let ending = match begun {
         Ok((link, joining, cache)) => {
-            work(&task, Connections { link, joining, resumption, cache }, peers, output, grants, &told)
+            let connections = Connections { link, joining, resumption, cache };
+            work(&task, connections, peers, output, grants, &told, &mut used)
         }
         Err(ending) => ending,
     };
@@ -165,6 +163,9 @@ fn session(task: &str) -> Result<()> {
         log.line(format_args!("{ending}"));
     }
     reports.say(&Report::Ended(one_entry(&ending.to_string())));
+    if let Some(gpu) = used.filter(|_| task.mps) {
+        mps::drain(&*gpu);
+    }
     end(if matches!(ending, Ending::ClientLeft | Ending::Moved) { 0 } else { FAILED })
 }
 
@@ -235,6 +236,7 @@ fn work(
     output: Output,
     grants: Option<Box<dyn Grants>>,
     &Told { reports, log, watchdog }: &Told<'_>,
+    used: &mut Option<Arc<Gpu>>,
 ) -> Ending {
     let gpu = match start_gpu(task, mappings, log) {
         Ok(gpu) => gpu,
@@ -243,16 +245,15 @@ fn work(
             return refuse(link, error);
         }
     };
+    let gpu = gpu.map(Arc::new);
+    used.clone_from(&gpu);
     let cupti = if gpu.is_some() { load_cupti(task) } else { None };
-    match sandbox::close_behind_start(task.sandbox, Some(&reserved)) {
-        Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
-        Err(error) => {
-            watchdog.is_over();
-            // Without a sandbox there is no session.
-            let unavailable = CudaError::DEVICE_UNAVAILABLE;
-            say_ended(link, unavailable.code(), "the server's log says why");
-            return Ending::Device { what: error.to_string(), error: unavailable };
-        }
+    if let Err(error) = close_sandbox(task, &reserved, log) {
+        watchdog.is_over();
+        // Without a sandbox there is no session.
+        let unavailable = CudaError::DEVICE_UNAVAILABLE;
+        say_ended(link, unavailable.code(), "the server's log says why");
+        return Ending::Device { what: error.to_string(), error: unavailable };
     }
     if gpu.is_some() {
         reports.say(&Report::Ready);
@@ -275,7 +276,7 @@ fn work(
         shared_memory: task.shared_memory,
         mirrored_memory: task.mirrored_memory,
         transport_memory: task.transport_memory,
-        device_speaks: gpu.as_ref().is_some_and(Gpu::speaks),
+        device_speaks: gpu.as_ref().is_some_and(|gpu| gpu.speaks()),
         cache,
         used: Arc::clone(&seen.used),
         joining,
@@ -291,11 +292,18 @@ fn work(
         watchdog: watchdog.clone(),
     };
     match (gpu, link, task.arrives) {
-        (Some(gpu), Some(link), _) => serve(Arc::new(gpu), link, plan, output, log.clone()),
-        (Some(gpu), None, Some(arrival)) => arrive(Arc::new(gpu), arrival, plan, output, log.clone()),
+        (Some(gpu), Some(link), _) => serve(gpu, link, plan, output, log.clone()),
+        (Some(gpu), None, Some(arrival)) => arrive(gpu, arrival, plan, output, log.clone()),
         (None, None, Some(arrival)) => keep::<<Gpu as Device>::Mapped>(arrival, plan, log),
         _ => Ending::Bug("a session without a connection or a device".into()),
     }
+}
+
+/// Takes away what only the driver's start needed, and says what the kernel could not take.
+fn close_sandbox(task: &Task, reserved: &Reserved, log: &Log) -> Result<(), sandbox::SandboxError> {
+    let missing = sandbox::close_behind_start(task.sandbox, Some(reserved))?;
+    missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}")));
+    Ok(())
 }
 
 /// The CUPTI that profilers may want, loaded ahead of the sandbox's end, as the driver is. It does nothing until one does.
@@ -310,7 +318,15 @@ fn start_gpu(task: &Task, mappings: Option<File>, log: &Log) -> Result<Option<Gp
     if task.arrives.is_some_and(|arrival| arrival.keeps.is_some()) {
         return Ok(None);
     }
-    let gpu = Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log))?;
+    let mut gpu = Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log))?;
+    if task.mps {
+        // MPS would want another connection, and this process makes none.
+        gpu.keep_context().map_err(|error| OpenLibraryError::Driver {
+            what: "cuCtxGetLimit",
+            library: task.library.clone(),
+            error,
+        })?;
+    }
     if let Some(error) = gpu.lacks_own_kernel() {
         log.line(format_args!("a move of it would take long, since floe's own kernel does not load: {error}"));
     }
@@ -354,140 +370,4 @@ fn say_panics(log: Log, watchdog: Watchdog) {
         watchdog.is_over();
         log.line(format_args!("{panic}"));
     }));
-}
-
-/// The figures of a running session that the daemon gets.
-#[derive(Clone, Default)]
-struct Seen {
-    /// Bytes of physical memory it holds.
-    used: Arc<AtomicU64>,
-    /// Bytes beside these that it pays for.
-    beside: Arc<AtomicU64>,
-    /// Whether its client is missing.
-    broken: Arc<AtomicBool>,
-}
-
-/// The pipe to the daemon.
-#[derive(Clone)]
-struct Reports {
-    pipe: Arc<Mutex<File>>,
-    returned: Arc<Mutex<Paced>>,
-}
-
-impl Reports {
-    fn on_standard_output() -> Result<Self> {
-        let pipe: OwnedFd = io::stdout().as_fd().try_clone_to_owned()?;
-        if !rustix::fs::fstat(&pipe).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_fifo()) {
-            bail!(USAGE);
-        }
-        Ok(Self { pipe: Arc::new(Mutex::new(File::from(pipe))), returned: Arc::default() })
-    }
-
-    fn say(&self, report: &Report) {
-        let Ok(mut line) = serde_json::to_string(report) else { return };
-        line.push('\n');
-        // A daemon that is gone is noticed by `watch`.
-        let _ = floe_lock::lock(&self.pipe).write_all(line.as_bytes());
-    }
-
-    /// Starts what ends this process when nothing else does.
-    fn watchdog(&self, task: &Task) -> Result<Watchdog> {
-        let daemon = OwnedFd::from(floe_lock::lock(&self.pipe).try_clone()?);
-        Ok(Watchdog::start(Duration::from_millis(task.grace_ms), daemon, || end(STUCK))?)
-    }
-
-    /// Reports what the session uses and whether its client is missing when that changes, and ends this process when the daemon is gone.
-    fn watch(&self, seen: Seen, log: Log, watchdog: Watchdog) -> Result<()> {
-        let reports = self.clone();
-        let pipe = floe_lock::lock(&self.pipe).try_clone()?;
-        let watch = move || {
-            let mut last = (0, false);
-            loop {
-                // Only errors are asked for: a pipe that nobody reads any more has one.
-                let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
-                if matches!(poll(&mut fds, Some(&REPORT_EVERY)), Ok(1..)) {
-                    watchdog.is_over();
-                    log.line(format_args!("the daemon is gone"));
-                    end(FAILED);
-                }
-                reports.say_returned(Instant::now());
-                let used = seen.used.load(Ordering::Relaxed).saturating_add(seen.beside.load(Ordering::Relaxed));
-                let now = (used, seen.broken.load(Ordering::Relaxed));
-                if now.0 != last.0 {
-                    reports.say(&Report::Used(now.0));
-                }
-                if now.1 != last.1 {
-                    reports.say(&Report::Broken(now.1));
-                }
-                last = now;
-            }
-        };
-        std::thread::Builder::new().name("floe-report".into()).spawn(watch)?;
-        Ok(())
-    }
-}
-
-/// Imports that were let go and not said yet, and the reports about imports of the present second. The daemon takes a
-/// worker that reports without end for a hostile one.
-#[derive(Default)]
-struct Paced {
-    unsaid: Vec<Returned>,
-    second: Option<Instant>,
-    reports: u32,
-}
-
-impl Paced {
-    /// Whether one more report may leave.
-    fn may_say(&mut self, now: Instant) -> bool {
-        if self.second.is_none_or(|second| now.saturating_duration_since(second) >= Duration::from_secs(1)) {
-            (self.second, self.reports) = (Some(now), 0);
-        }
-        self.reports += 1;
-        self.reports <= PEER_REPORTS
-    }
-}
-
-impl Reports {
-    /// Says something of which there may not be more than so many in a second.
-    fn say_paced(&self, report: &Report) {
-        while !floe_lock::lock(&self.returned).may_say(Instant::now()) {
-            std::thread::sleep(ASK_EVERY);
-        }
-        self.say(report);
-    }
-
-    /// Says what was let go, where it may; else the next report or the next second does.
-    fn say_returned(&self, now: Instant) {
-        loop {
-            let mut paced = floe_lock::lock(&self.returned);
-            if paced.unsaid.is_empty() || !paced.may_say(now) {
-                return;
-            }
-            let count = paced.unsaid.len().min(MOST_RETURNED);
-            let said = paced.unsaid.drain(..count).collect();
-            drop(paced);
-            self.say(&Report::Returned(said));
-        }
-    }
-}
-
-impl MoveReports for Reports {
-    fn say(&self, report: MoveReport) {
-        Reports::say(self, &Report::Move(report));
-    }
-}
-
-impl PeerReports for Reports {
-    fn import(&self, import: Import) {
-        self.say_paced(&Report::Import(import));
-    }
-
-    fn dial(&self, dial: Dial) {
-        self.say_paced(&Report::Dial(dial));
-    }
-
-    fn returned(&self, returned: Returned) {
-        floe_lock::lock(&self.returned).unsaid.push(returned);
-        self.say_returned(Instant::now());
-    }
 }

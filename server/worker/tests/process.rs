@@ -98,6 +98,7 @@ fn task() -> Task {
         client: None,
         sandbox: Demand::Usual,
         fixed_addresses: false,
+        mps: false,
         ceiling: 0,
         arrives: None,
     }
@@ -607,6 +608,15 @@ fn worker_runs_without_address_space_randomization_only_where_it_is_asked_for() 
             let bits = u32::from_str_radix(text.trim(), 16).unwrap();
             assert_eq!(bits & 0x0004_0000 != 0, fixed_addresses);
         }
+    }
+}
+
+#[test]
+fn a_client_of_mps_is_reset_and_goes_on() {
+    let mut session = Session::of(&Task { mps: true, ..task() });
+    for _ in 0..2 {
+        session.ok(&ResetContext {});
+        session.ok(&MemoryInfo {});
     }
 }
 

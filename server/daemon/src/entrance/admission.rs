@@ -64,6 +64,11 @@ pub(crate) fn check(
             format!("no such terms: share {}, weight {}, class {}", request.share, request.weight, request.class);
         return no(SessionRefusal::Setting, detail);
     };
+    if server.mps.is_some() && terms.weight != 0 {
+        let detail =
+            "a weight needs turns, and here sessions compute side by side (--mps)\n  ask for a share: --share 25%";
+        return no(SessionRefusal::Setting, detail.to_owned());
+    }
     let ceiling = match ceiling() {
         Ok(ceiling) => ceiling,
         Err(error) => return no(SessionRefusal::System, error.to_string()),

@@ -12,7 +12,6 @@ use floe_migrate::Phase;
 use floe_shares::Terms;
 use floe_transport::Transport;
 use floe_worker::contract::Asks;
-use rustix::process::Signal;
 
 use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
 use super::door::{Door, Key};
@@ -379,7 +378,7 @@ impl Sessions {
         if let Some(worker) = self.worker_mut(number) {
             (worker.process, worker.ender) = (process, ender);
             if let Some(ender) = worker.ender.as_ref().filter(|_| is_to_end) {
-                ender.signal(Signal::KILL);
+                ender.kill();
             }
         }
     }

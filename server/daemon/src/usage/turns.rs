@@ -25,6 +25,8 @@ struct Inner {
     changed: Condvar,
     /// The schedulers' times are since then.
     zero: Instant,
+    /// Whether workers hear no orders: then shares are promised here, and kept by somebody else.
+    is_silent: bool,
 }
 
 #[derive(Debug, Default)]
@@ -45,11 +47,20 @@ pub(crate) struct TurnPlace {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self(Arc::new(Inner { state: Mutex::default(), changed: Condvar::new(), zero: Instant::now() }))
+        Self::new(false)
     }
 }
 
 impl Turns {
+    fn new(is_silent: bool) -> Self {
+        Self(Arc::new(Inner { state: Mutex::default(), changed: Condvar::new(), zero: Instant::now(), is_silent }))
+    }
+
+    /// Shares are promised, and nobody takes turns.
+    pub(crate) fn without() -> Self {
+        Self::new(true)
+    }
+
     /// Starts the thread that ends turns in time.
     pub(crate) fn start_clock(&self) -> Result<(), DaemonError> {
         let turns = self.clone();
@@ -103,7 +114,7 @@ impl Turns {
         let State { gpus, workers, .. } = &mut *state;
         let Some(scheduler) = gpus.get_mut(&gpu) else { return };
         let orders = scheduler.take_orders();
-        for (to, number, order) in &orders {
+        for (to, number, order) in orders.iter().filter(|_| !self.0.is_silent) {
             if let Some(channel) = workers.get(to) {
                 // One that leaves its orders unread has its turn until it is not waited for any longer.
                 channel.turn(TurnOrder { number: *number, word: word(*order) });

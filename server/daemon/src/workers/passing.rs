@@ -13,7 +13,6 @@ use floe_worker::peer_notices::Answer;
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, fstat};
 use rustix::net::{AddressFamily, sockopt};
-use rustix::process::Signal;
 
 use super::broker::{Broker, Came, Deed};
 use super::supervision::Ear;
@@ -85,7 +84,7 @@ impl Peers {
         warn(format_args!("session {session}: killing its worker: {why}"));
         let ender = self.sessions.lock().ender(session);
         if let Some(worker) = ender {
-            worker.signal(Signal::KILL);
+            worker.kill();
         }
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_metrics::SessionEnd;
@@ -29,29 +30,71 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Reads after a worker has ended: for more bytes than its pipes hold.
 const LAST_READS: u32 = 64;
 
-/// Signals one worker, and never a later process with the same id.
+/// Ends one process, and never a later one with the same id.
 #[derive(Clone, Debug)]
-pub(crate) struct Ender(Arc<OwnedFd>);
+pub(crate) struct Ender {
+    process: Arc<OwnedFd>,
+    /// What is to be done before.
+    before: Option<Arc<Before>>,
+}
+
+/// What is to be done before a process is killed: it may have work where others would suffer from its death.
+pub(crate) trait BeforeKill: std::fmt::Debug + Send + Sync {
+    /// Ends the work of the process of this id. This may take seconds.
+    fn end_work_of(&self, process: u32);
+}
+
+#[derive(Debug)]
+struct Before {
+    ends: Arc<dyn BeforeKill>,
+    /// The process's id.
+    process: u32,
+    is_ending: AtomicBool,
+}
 
 impl Ender {
-    fn of(child: &Child) -> Result<Self, DaemonError> {
+    /// Of a process that this one has started.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn of(child: &Child, before: Option<Arc<dyn BeforeKill>>) -> Result<Self, DaemonError> {
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH);
         // The process has not been waited for, so the id is still its own.
         let process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()));
         let failed = DaemonError::system("cannot watch a worker");
-        Ok(Self(Arc::new(process.map_err(|error| failed(error.into()))?)))
+        let process = Arc::new(process.map_err(|error| failed(error.into()))?);
+        let of = |ends| Arc::new(Before { ends, process: child.id(), is_ending: AtomicBool::new(false) });
+        Ok(Self { process, before: before.map(of) })
     }
 
     /// Whether it has ended, waited for or not.
     pub(crate) fn has_ended(&self) -> bool {
-        let mut own = [PollFd::new(&*self.0, PollFlags::IN)];
+        let mut own = [PollFd::new(&*self.process, PollFlags::IN)];
         poll(&mut own, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Sends it a signal.
+    /// Sends it a signal, as somebody else may.
+    #[cfg(test)]
     pub(crate) fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&*self.process, signal);
+    }
+
+    /// Kills it, without waiting.
+    pub(crate) fn kill(&self) {
         // The process may just have ended.
-        let _ = pidfd_send_signal(&*self.0, signal);
+        let kill = |process: &OwnedFd| _ = pidfd_send_signal(process, Signal::KILL);
+        let Some(before) = self.before.as_ref().filter(|_| !self.has_ended()) else { return kill(&self.process) };
+        if before.is_ending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (before, process) = (Arc::clone(before), Arc::clone(&self.process));
+        let ending = std::thread::Builder::new().name("end-work".into()).spawn(move || {
+            before.ends.end_work_of(before.process);
+            kill(&process);
+        });
+        if ending.is_err() {
+            kill(&self.process);
+        }
     }
 }
 
@@ -83,16 +126,16 @@ pub(crate) struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // `kill` does not signal a process that has been waited for.
-        let _ = self.child.kill();
+        // Nothing is signalled that has been waited for.
+        self.ender.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Worker {
     /// Supervises a process that was started with pipes for its output.
-    pub(crate) fn of(mut child: Child) -> Result<Self, DaemonError> {
-        match Ender::of(&child) {
+    pub(crate) fn of(mut child: Child, before: Option<Arc<dyn BeforeKill>>) -> Result<Self, DaemonError> {
+        match Ender::of(&child, before) {
             Ok(ender) => Ok(Self { child, ender }),
             Err(error) => {
                 let _ = child.kill();
@@ -147,7 +190,7 @@ impl Worker {
         while last_reads > 0 {
             let ended = ear.and_then(Ear::due).filter(|_| !is_killed);
             if ended.is_some_and(|due| due <= Instant::now()) {
-                self.ender.signal(Signal::KILL);
+                self.ender.kill();
                 is_killed = true;
             }
             let due = voice.due.at();
@@ -155,7 +198,7 @@ impl Worker {
                 voice.has_failed("it did not end by itself in time");
             }
             if voice.failure.is_some() {
-                self.ender.signal(Signal::KILL);
+                self.ender.kill();
             }
             let heard = words.as_ref().filter(|_| !voice.is_quieted());
             let ear = ear.filter(|_| voice.failure.is_none());
@@ -187,7 +230,7 @@ fn wait(
     ear: Option<&dyn Ear>,
     patience: Option<Duration>,
 ) -> [bool; 4] {
-    let own = process.0.as_fd();
+    let own = process.process.as_fd();
     let [socket, wake] = ear.map_or([None; 2], |ear| ear.watched().map(Some));
     let readable = |descriptor| Some((descriptor, PollFlags::IN));
     // A closed pipe is not polled.

@@ -15,7 +15,6 @@ use floe_worker::cache_channel::cache_ends;
 use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, Report};
 use floe_worker::descriptor_passing::Role;
 use floe_worker::move_notices::MoveOrder;
-use rustix::process::Signal;
 
 use super::passing::Member;
 use super::supervision::{End, Worker};
@@ -143,6 +142,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         host_memory: server.host_memory,
         sandbox: server.sandbox,
         fixed_addresses: server.fixed_addresses,
+        mps: server.mps.as_ref(),
     };
     let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, arrives };
     let seat = row.seat().clone();
@@ -237,7 +237,7 @@ fn moves(server: &Server, running: &Running, report: MoveReport) {
     if let Err(why) = running.seat.says(report) {
         say(server, running.conditions.source, running.session, format_args!(": killing its worker: {why}"));
         if let Some(worker) = server.sessions().ender(running.seat.number()) {
-            worker.signal(Signal::KILL);
+            worker.kill();
         }
     }
 }

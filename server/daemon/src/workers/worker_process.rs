@@ -11,6 +11,7 @@ use floe_settings::{CPU_DEVICE, Setting};
 use floe_worker::STANDS_VARIABLE;
 use floe_worker::contract::{Arrival, Asks, Demand, TASK_VARIABLE, Task};
 
+use super::mps::Mps;
 use super::supervision::Worker;
 use crate::error::DaemonError;
 use crate::usage::sessions::Conditions;
@@ -40,6 +41,8 @@ pub(crate) struct WorkerSettings<'a> {
     pub(crate) sandbox: Demand,
     /// Whether addresses are the same in every worker.
     pub(crate) fixed_addresses: bool,
+    /// MPS, where workers of a GPU compute side by side.
+    pub(crate) mps: Option<&'a Mps>,
 }
 
 /// The daemon's variables that a worker gets: paths of libraries, the operator's choice of devices, how long threads
@@ -111,6 +114,7 @@ pub(crate) fn start(
         client: conditions.client,
         sandbox: place.sandbox,
         fixed_addresses: place.fixed_addresses,
+        mps: place.mps.is_some(),
         ceiling: conditions.ceiling,
         arrives: posting.arrives,
     };
@@ -118,6 +122,7 @@ pub(crate) fn start(
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
     let of_cpu_device = CPU_DEVICE.settings.iter().filter_map(Setting::variable);
     let inherited = INHERITED.into_iter().chain(of_cpu_device).filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let of_mps = place.mps.map(|mps| mps.variables(conditions.terms)).unwrap_or_default();
     let child = Command::new(place.worker)
         .env_clear()
         .envs(inherited)
@@ -125,6 +130,7 @@ pub(crate) fn start(
         .env("FLOE_LOG", std::env::var_os("FLOE_LOG").unwrap_or_else(|| "warn".into()))
         .envs(conditions.settings.iter().map(|(name, value)| (name, value)))
         .envs([NO_COMPILER_CACHE])
+        .envs(of_mps)
         .env(TASK_VARIABLE, task)
         .current_dir("/")
         .stdin(Stdio::from(worker_end))
@@ -132,5 +138,5 @@ pub(crate) fn start(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    Worker::of(child)
+    Worker::of(child, place.mps.map(Mps::control))
 }

@@ -64,6 +64,9 @@ pub struct Task {
     pub sandbox: Demand,
     /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
     pub fixed_addresses: bool,
+    /// Whether its driver is a client of NVIDIA's MPS, which it finds by variables. Then the context stays when the session has it
+    /// reset, and the process ends when its work is over.
+    pub mps: bool,
     /// The driver places nothing at this address or above; 0: anywhere. It is the session's, so that another worker's driver
     /// places the same at the same addresses.
     #[serde(default)]

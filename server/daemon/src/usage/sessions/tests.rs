@@ -180,7 +180,7 @@ fn process() -> crate::workers::supervision::Worker {
     use std::process::{Command, Stdio};
     let child =
         Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    crate::workers::supervision::Worker::of(child.expect("sleep runs")).expect("it is watched")
+    crate::workers::supervision::Worker::of(child.expect("sleep runs"), None).expect("it is watched")
 }
 
 /// A session on GPU 0, and the target of its move on GPU 1, both with processes.

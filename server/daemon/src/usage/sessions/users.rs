@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use floe_transport::TokenNumber;
 use floe_users::{Held, Name, Whose};
-use rustix::process::Signal;
 
 use super::{Session, SessionRequest, Sessions};
 use crate::entrance::limits::Source;
@@ -50,7 +49,7 @@ impl Sessions {
         let Some(row) = self.rows.get_mut(&session) else { return };
         row.ending.get_or_insert(why);
         if let Some(worker) = &row.worker.ender {
-            worker.signal(Signal::KILL);
+            worker.kill();
         }
     }
 

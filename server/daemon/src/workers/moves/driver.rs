@@ -15,7 +15,6 @@ use floe_users::Event as Audited;
 use floe_worker::contract::Arrival;
 use floe_worker::move_notices::{Leave, MOST_REASON, MoveOrder};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::Signal;
 
 use super::admission::{self, Plan};
 use super::registry::Place;
@@ -157,7 +156,7 @@ impl Driver {
             // Whoever has the move's number has no session.
             Output::Kill(_) => {
                 let ender = self.server.sessions().ender(self.number);
-                ender.inspect(|worker| worker.signal(Signal::KILL));
+                ender.inspect(|worker| worker.kill());
             }
             Output::Progress(phase, progress) => self.goes(phase, progress),
             Output::Result(_) => {}

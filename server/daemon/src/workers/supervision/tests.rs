@@ -9,7 +9,7 @@ use super::*;
 fn worker(script: &str) -> Worker {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Worker::of(shell.spawn().expect("sh runs")).expect("it is watched")
+    Worker::of(shell.spawn().expect("sh runs"), None).expect("it is watched")
 }
 
 /// Its reports, and why it ended.
@@ -137,7 +137,7 @@ fn a_worker_that_says_that_it_ended_and_stays_is_killed() {
     assert!(began.elapsed() >= FAREWELL);
     assert_eq!(all.iter().collect::<Vec<_>>(), [Report::Ended("so it says".into())]);
     // It has ended, and no process that has its id now gets this signal.
-    ender.signal(Signal::KILL);
+    ender.kill();
 }
 
 #[test]
