@@ -47,6 +47,17 @@ pub fn repository() -> PathBuf {
     std::env::var_os("FLOE_REPOSITORY").map_or_else(built, PathBuf::from)
 }
 
+/// Builds a program of `tests/programs`.
+///
+/// # Panics
+/// When there is no C compiler, or the program has an error.
+pub fn compile_c(name: &str, to: &Path) {
+    let mut built = std::process::Command::new("cc");
+    built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to);
+    built.arg(repository().join("tests/programs").join(format!("{name}.c"))).args(["-ldl", "-lpthread"]);
+    assert!(built.status().expect("cc runs").success());
+}
+
 /// The installation under test.
 #[must_use]
 pub fn installation() -> PathBuf {

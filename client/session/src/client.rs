@@ -20,6 +20,7 @@ use crate::memory::host_memory::HostMemory;
 use crate::memory::staging::copiers::Copiers;
 use crate::objects::context::ContextState;
 use crate::objects::device::DeviceState;
+use crate::objects::early::Early;
 use crate::objects::exec::ExecState;
 use crate::objects::kernel::KernelState;
 use crate::objects::library::LibraryState;
@@ -74,7 +75,14 @@ struct Ready {
     /// Where it is traced.
     tracing: Option<Tracing>,
     /// Where its libraries are asked for ahead.
-    start: Option<Arc<Start>>,
+    early: Option<Arc<Early>>,
+}
+
+impl Ready {
+    /// Sizes of the blocks of memory that the program made at its beginning.
+    fn blocks_made(&self) -> Vec<u64> {
+        self.devices.first().map(|device| device.vgpu.early.made()).unwrap_or_default()
+    }
 }
 
 impl Client {
@@ -148,9 +156,9 @@ impl Client {
         let copiers = Copiers::new(settings.copy_threads);
         let vgpus = devices.iter().map(|device| Arc::clone(&device.vgpu)).collect();
         let tracing = Tracing::start(&self.activities, vgpus, &self.statistics, asked);
-        let is_far = devices.iter().any(|device| device.vgpu.far.is_on());
-        let start = if is_far { Start::of_process(&*self.source).map(Arc::new) } else { None };
-        let ready = Ready { settings, devices, copiers, process: std::process::id(), tracing, start };
+        let far = devices.iter().find(|device| device.vgpu.far.is_on());
+        let early = far.and_then(|far| Some(Arc::new(Early::begin(Start::of_process(&*self.source)?, &far.vgpu))));
+        let ready = Ready { settings, devices, copiers, process: std::process::id(), tracing, early };
         // Only one thread gets here, and it found nothing set.
         let _ = self.state.set(ready);
         self.record_from_start();
@@ -212,9 +220,9 @@ impl Client {
         self.state.get().map(|ready| &ready.settings).ok_or(CudaError::NOT_INITIALIZED)
     }
 
-    /// What the program's starts find in its libraries, where they are asked for ahead.
-    pub(crate) fn first_use(&self) -> Option<&Arc<Start>> {
-        self.state.get()?.start.as_ref()
+    /// What the program's starts use of its libraries, where those are asked for ahead.
+    pub(crate) fn early(&self) -> Option<&Arc<Early>> {
+        self.state.get()?.early.as_ref()
     }
 
     /// The threads that help with copies; NOT_INITIALIZED before `cuInit`.
@@ -309,7 +317,7 @@ impl Client {
         if let Some(tracing) = &ready.tracing {
             tracing.end();
         }
-        if let Some(Err(error)) = ready.start.as_ref().map(|start| start.end()) {
+        if let Some(Err(error)) = ready.early.as_ref().map(|early| early.start.end(ready.blocks_made())) {
             log!(Info, "what this start asked for is not written for the next one: {error}");
         }
         for device in &ready.devices {

@@ -1,51 +1,50 @@
-//! What a program's earlier starts found in its libraries, by which the next start asks for all of it at once (`--far`).
-//! In: libraries, kernels that were found in them, a file in the user's cache. Out: the kernels to ask for as a library comes.
-//! The file is a hint. Whatever stands in it, a server has such a kernel or not, and nothing is loaded that the program has not
-//! brought.
+//! What a program's starts used of its libraries, by which the next start asks for all of it at once (`--far`).
+//! In: libraries, what was found in them and asked about that, a file in the user's cache. Out: what earlier starts used.
+//! The file is a hint. Whatever stands in it, a server has such a kernel or not, answers are the server's alone, and the program
+//! uses nothing that it has not brought.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use floe_image::Image;
 use floe_lock::lock;
-use floe_settings::{Source, set_folder};
+use floe_settings::{Source as Variables, set_folder};
+
+use crate::objects::module::record::{Look, Name, Record, Source, Used, plain};
+use crate::vgpu::occupancy::{Question, Settings};
 
 /// The longest file.
 const MOST_BYTES: u64 = 1 << 20;
 /// Files of a user.
 const MOST_FILES: usize = 256;
-/// Kernels of one program.
-const MOST_KERNELS: usize = 4096;
-/// The longest name: mangled names of templates reach thousands of letters.
-const LONGEST_NAME: usize = 4096;
+
 /// Samples of a container by which it is known again, and their bytes.
 const SAMPLES: usize = 16;
 const SAMPLE: usize = 256;
-
-/// What a library looks like: its sizes and samples of its bytes. Two that look alike are asked for each other's kernels.
-pub(crate) type Look = [u8; 32];
-
-/// Kernels by the looks of their libraries.
-type Kernels = BTreeMap<Look, BTreeSet<String>>;
 
 /// The starts of one program.
 #[derive(Debug)]
 pub(crate) struct Start {
     file: PathBuf,
-    before: Kernels,
-    now: Mutex<Kernels>,
+    before: Record,
+    now: Mutex<Record>,
+}
+
+/// A library of a start, which notes what the program uses of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    start: Arc<Start>,
+    name: Arc<Name>,
 }
 
 impl Start {
     /// Of this process's program, where its user has a cache.
-    pub(crate) fn of_process(source: &dyn Source) -> Option<Self> {
+    pub(crate) fn of_process(source: &dyn Variables) -> Option<Self> {
         let own = set_folder(source, "XDG_CACHE_HOME");
         let cache = own.or_else(|| set_folder(source, "HOME").map(|home| home.join(".cache")))?;
         let program = std::env::current_exe().ok()?;
@@ -59,67 +58,66 @@ impl Start {
         Self { file, before, now: Mutex::default() }
     }
 
-    /// The kernels that earlier starts found in libraries of this look.
-    pub(crate) fn kernels(&self, look: &Look) -> impl Iterator<Item = &str> {
-        self.before.get(look).into_iter().flatten().map(String::as_str)
+    /// What earlier starts used.
+    pub(crate) fn before(&self) -> &Record {
+        &self.before
     }
 
-    /// A kernel was found.
-    pub(crate) fn found(&self, look: &Look, name: &str) {
-        let is_plain = name.len() <= LONGEST_NAME && !name.contains(char::is_control);
-        let mut now = lock(&self.now);
-        if is_plain && now.values().map(BTreeSet::len).sum::<usize>() < MOST_KERNELS {
-            now.entry(*look).or_default().insert(name.to_owned());
-        }
+    /// What earlier starts used of libraries of this look.
+    pub(crate) fn used(&self, look: &Look) -> Used {
+        let mut all = Used::default();
+        self.before.libraries.iter().filter(|(name, _)| name.look == *look).for_each(|(_, used)| all.add(used));
+        all
     }
 
-    /// Writes what this start found to what earlier ones did. Where that would be too much, the earlier ones are forgotten.
-    pub(crate) fn end(&self) -> io::Result<()> {
-        let now = std::mem::take(&mut *lock(&self.now));
-        let knows = |(look, names): (&Look, &BTreeSet<String>)| {
-            self.before.get(look).is_some_and(|before| names.is_subset(before))
-        };
-        if now.iter().all(knows) {
-            return Ok(());
-        }
-        let mut all = self.before.clone();
-        for (look, names) in &now {
-            all.entry(*look).or_default().extend(names.iter().cloned());
-        }
-        let is_much = |text: &String| text.len() as u64 > MOST_BYTES;
-        let fits = all.values().map(BTreeSet::len).sum::<usize>() <= MOST_KERNELS;
-        let text = Some(text_of(&all)).filter(|text| fits && !is_much(text)).unwrap_or_else(|| text_of(&now));
-        if is_much(&text) { Ok(()) } else { self.write(&text) }
+    /// The program uses a library of this look; it can be asked for by its source, if that is named.
+    pub(crate) fn origin(self: &Arc<Self>, look: Look, source: Option<Source>) -> Origin {
+        Origin { start: Arc::clone(self), name: Arc::new(Name { look, source }) }
     }
 
-    /// Another process that reads meanwhile has all of the file or all of the one before.
-    fn write(&self, text: &str) -> io::Result<()> {
-        let folder = self.file.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        make_room(folder)?;
-        let mut fresh = self.file.clone().into_os_string();
-        fresh.push(format!(".{}.new", std::process::id()));
-        let written = File::options().write(true).create_new(true).open(&fresh).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            std::fs::rename(&fresh, &self.file)
-        });
-        written.inspect_err(|_| {
-            let _ = std::fs::remove_file(&fresh);
-        })
+    /// Writes what this start used to what earlier ones did, with the sizes of the blocks of memory that it made at its beginning.
+    pub(crate) fn end(&self, blocks: Vec<u64>) -> io::Result<()> {
+        let now = Record { blocks, ..std::mem::take(&mut *lock(&self.now)) };
+        let all = now.behind(&self.before);
+        // A process that has used nothing says nothing of the next one.
+        if now.libraries.is_empty() || all == self.before { Ok(()) } else { write(&self.file, &all) }
     }
 }
 
-/// Removes the oldest of the files where there are many.
-fn make_room(folder: &Path) -> io::Result<()> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        // Not by the entry: that asks for a function of glibc that older ones lack.
-        files.push((std::fs::metadata(&path)?.modified()?, path));
+impl Origin {
+    /// A kernel was found.
+    pub(crate) fn found(&self, kernel: &str) {
+        if let Some(kernel) = plain(kernel) {
+            self.note(|used| {
+                used.kernels.entry(kernel.to_owned()).or_default();
+            });
+        }
     }
-    files.sort();
-    let many = (files.len() + 1).saturating_sub(MOST_FILES);
-    files.into_iter().take(many).try_for_each(|(_, file)| std::fs::remove_file(file))
+
+    /// A variable was found.
+    pub(crate) fn found_variable(&self, variable: &str) {
+        if let Some(variable) = plain(variable) {
+            self.note(|used| {
+                used.variables.insert(variable.to_owned());
+            });
+        }
+    }
+
+    /// A question about a kernel that was found has been answered.
+    pub(crate) fn asked(&self, kernel: &str, settings: Settings, question: Question) {
+        self.note(|used| {
+            if let Some(questions) = used.kernels.get_mut(kernel) {
+                questions.insert((settings, question));
+            }
+        });
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Used)) {
+        let mut now = lock(&self.start.now);
+        if now.has_room() {
+            change(now.libraries.entry(Name::clone(&self.name)).or_default());
+        }
+    }
 }
 
 /// What an image looks like. It reads a few thousand bytes, however large the image is.
@@ -146,71 +144,94 @@ fn name_of(program: &Path, script: &OsStr) -> String {
     format!("{plain}.{}", &hasher.finalize().to_hex()[..16])
 }
 
-/// A line for each kernel: the look in hexadecimal digits, and the name.
-fn text_of(kernels: &Kernels) -> String {
-    let mut text = String::new();
-    for (look, names) in kernels {
-        for name in names {
-            let _ = writeln!(text, "{} {name}", blake3::Hash::from_bytes(*look).to_hex());
-        }
-    }
-    text
-}
-
-fn read(file: &Path) -> Option<Kernels> {
+/// The record in a file, if it holds one.
+fn read(file: &Path) -> Option<Record> {
     let mut text = String::new();
     // A pipe in its place keeps nobody waiting.
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).ok()?;
     let file = File::options().read(true).custom_flags(flags).open(file).ok()?;
     file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let bytes = file.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
-    if bytes as u64 > MOST_BYTES {
-        return None;
+    if bytes as u64 > MOST_BYTES { None } else { Record::of_text(&text) }
+}
+
+/// Writes a record, unless it is too much.
+fn write(file: &Path, record: &Record) -> io::Result<()> {
+    let text = record.to_text();
+    if text.len() as u64 > MOST_BYTES {
+        return Ok(());
     }
-    let mut kernels = Kernels::new();
-    for (count, line) in text.lines().enumerate() {
-        let (look, name) = line.split_once(' ')?;
-        let look = *blake3::Hash::from_hex(look).ok()?.as_bytes();
-        if count >= MOST_KERNELS || name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
-            return None;
-        }
-        kernels.entry(look).or_default().insert(name.to_owned());
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    make_room(folder)?;
+    let mut fresh = file.to_path_buf().into_os_string();
+    fresh.push(format!(".{}.new", std::process::id()));
+    let written = File::options().write(true).create_new(true).open(&fresh).and_then(|mut open| {
+        open.write_all(text.as_bytes())?;
+        std::fs::rename(&fresh, file)
+    });
+    written.inspect_err(|_| {
+        let _ = std::fs::remove_file(&fresh);
+    })
+}
+
+/// Removes the oldest of the files where there are many.
+fn make_room(folder: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        // Not by the entry: that asks for a function of glibc that older ones lack.
+        files.push((std::fs::metadata(&path)?.modified()?, path));
     }
-    Some(kernels)
+    files.sort();
+    let many = (files.len() + 1).saturating_sub(MOST_FILES);
+    files.into_iter().take(many).try_for_each(|(_, file)| std::fs::remove_file(file))
 }
 
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::collections::BTreeSet;
 
     use floe_image::ImageKind;
 
     use super::*;
+    use crate::objects::module::record::{LONGEST_NAME, MOST_ENTRIES};
 
-    fn names(start: &Start, look: u8) -> Vec<&str> {
-        start.kernels(&[look; 32]).collect()
+    fn names(start: &Start, look: u8) -> Vec<String> {
+        start.used(&[look; 32]).kernels.into_keys().collect()
+    }
+
+    fn found(start: &Arc<Start>, look: u8, name: &str) {
+        start.origin([look; 32], None).found(name);
     }
 
     #[test]
     fn the_next_start_knows_what_all_before_found() {
         let folder = tempfile::tempdir().unwrap();
-        let at = || Start::at(folder.path().join("floe/starts/program"));
+        let at = || Arc::new(Start::at(folder.path().join("floe/starts/program")));
         let first = at();
-        assert_eq!(names(&first, 1), Vec::<&str>::new());
+        assert_eq!(names(&first, 1), Vec::<String>::new());
         for (look, name) in [(1, "b"), (1, "a c"), (2, "b"), (2, "line\nbreak"), (2, &"n".repeat(LONGEST_NAME + 1))] {
-            first.found(&[look; 32], name);
+            found(&first, look, name);
         }
-        first.end().unwrap();
+        first.end(Vec::new()).unwrap();
         let second = at();
-        assert_eq!([1, 2].map(|look| names(&second, look)), [vec!["a c", "b"], vec!["b"]]);
-        second.found(&[1; 32], "b");
+        assert_eq!(
+            [1, 2].map(|look| names(&second, look)),
+            [vec!["a c", "b"], vec!["b"]].map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        );
+        found(&second, 1, "b");
+        found(&second, 2, "b");
         let written = || std::fs::metadata(&second.file).unwrap().modified().unwrap();
         let before = written();
-        second.end().unwrap();
+        second.end(Vec::new()).unwrap();
         assert_eq!(written(), before, "nothing is new");
-        second.found(&[3; 32], "d");
-        second.end().unwrap();
-        assert_eq!([1, 2, 3].map(|look| names(&at(), look).len()), [2, 1, 1]);
+        for look in 1..=3 {
+            found(&second, look, "d");
+        }
+        second.end(Vec::new()).unwrap();
+        assert_eq!([1, 2, 3].map(|look| names(&at(), look).len()), [3, 2, 1]);
         assert_eq!(std::fs::read_dir(second.file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
     }
 
@@ -218,27 +239,28 @@ mod tests {
     fn a_file_of_anything_else_says_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("start");
-        let line = format!("{} name\n", "ab".repeat(32));
-        let long = format!("{} {}\n", "ab".repeat(32), "n".repeat(LONGEST_NAME + 1));
-        for text in ["\0\n", "ab name\n", &long, &line.repeat(MOST_KERNELS + 1), &"\n".repeat(2 << 20)] {
+        let library = format!("floe start 2\nlibrary {} 0 0 -\n", "ab".repeat(32));
+        let long = format!("{library}kernel {}\n", "n".repeat(LONGEST_NAME + 1));
+        let old = format!("{} name\n", "ab".repeat(32));
+        for text in ["\0\n", &old, &long, &(library.clone() + &"\n".repeat(2 << 20))] {
             std::fs::write(&file, text).unwrap();
-            assert!(Start::at(file.clone()).before.is_empty());
+            assert!(Start::at(file.clone()).before.libraries.is_empty());
         }
-        std::fs::write(&file, &line).unwrap();
-        assert_eq!(Start::at(file).before.len(), 1);
-        assert!(Start::at(folder.path().to_path_buf()).before.is_empty());
+        std::fs::write(&file, &library).unwrap();
+        assert_eq!(Start::at(file).before.libraries.len(), 1);
+        assert!(Start::at(folder.path().to_path_buf()).before.libraries.is_empty());
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-        assert!(made.success() && Start::at(pipe).before.is_empty());
+        assert!(made.success() && Start::at(pipe).before.libraries.is_empty());
     }
 
     #[test]
     fn the_oldest_files_make_room() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..MOST_FILES + 5 {
-            let start = Start::at(folder.path().join(number.to_string()));
-            start.found(&[1; 32], "a");
-            start.end().unwrap();
+            let start = Arc::new(Start::at(folder.path().join(number.to_string())));
+            found(&start, 1, "a");
+            start.end(Vec::new()).unwrap();
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MOST_FILES);
         assert!(folder.path().join((MOST_FILES + 4).to_string()).exists());
@@ -247,15 +269,15 @@ mod tests {
     #[test]
     fn too_much_forgets_what_was_before() {
         let folder = tempfile::tempdir().unwrap();
-        let at = || Start::at(folder.path().join("start"));
+        let at = || Arc::new(Start::at(folder.path().join("start")));
         let fill = |look: u8| {
             let start = at();
-            (0..MOST_KERNELS + 9).for_each(|number| start.found(&[look; 32], &number.to_string()));
-            start.end().unwrap();
+            (0..MOST_ENTRIES + 9).for_each(|number| found(&start, look, &number.to_string()));
+            start.end(Vec::new()).unwrap();
         };
         fill(1);
         fill(2);
-        assert_eq!([1, 2].map(|look| names(&at(), look).len()), [0, MOST_KERNELS]);
+        assert_eq!([1, 2].map(|look| names(&at(), look).len()), [0, MOST_ENTRIES]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use floe_image::Takes;
 use floe_wire::{Call, SynchronizeContext, SynchronizeStream};
 
 use crate::memory::blocks::Blocks;
+use crate::memory::blocks::early::EarlyBlocks;
 use crate::memory::host_memory::sharing::Sharing;
 use crate::memory::ipc::exports::Exports;
 use crate::memory::ipc::opened::Openings;
@@ -70,6 +71,8 @@ pub(crate) struct Vgpu {
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) lent: Arc<LentRanges>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
+    /// Blocks that were asked for before the program allocates.
+    pub(crate) early: EarlyBlocks,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     /// Arrays the program has destroyed and the server still has.
     pub(crate) leaving_arrays: Mutex<Vec<ArrayName>>,
@@ -144,6 +147,7 @@ impl Vgpu {
             leaving_arrays: Mutex::default(),
             globals: RwLock::default(),
             changed_limits: Mutex::default(),
+            early: EarlyBlocks::default(),
             occupancy: Mutex::default(),
             tensor_maps: TensorMaps::default(),
             mirrors,

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::objects::device::DeviceState;
 use crate::objects::kernel::KernelState;
 use crate::objects::library::LibraryState;
+use crate::objects::module::load::is_plain;
 use crate::objects::module::{as_pair, name_of};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
@@ -69,10 +70,13 @@ impl LibraryCalls for Client {
         let vgpu = &self.library_device()?.vgpu;
         vgpu.errors.report()?;
         let image = self.to_keep(image)?;
-        let library = Arc::new(LibraryState::new(self.next_id(), image, options.without_answers(), self.first_use()));
+        let library = Arc::new(LibraryState::new(self.next_id(), image, options.without_answers(), self.early()));
         if self.may_wait(&library.image, vgpu, options)? {
             library.ask_ahead(vgpu);
         } else {
+            if is_plain(options) {
+                library.ask_ahead(vgpu);
+            }
             // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
             library.on_with(vgpu, options)?;
         }

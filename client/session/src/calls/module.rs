@@ -29,7 +29,7 @@ impl Client {
 impl ModuleCalls for Client {
     fn module_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Module> {
         let context = self.working()?;
-        let loaded = Loaded::load(&context.vgpu, context.handle(), image, options)?;
+        let loaded = Loaded::load(&context.vgpu, context.handle(), image, options, None)?;
         self.objects(&context.vgpu)?.modules.insert(loaded.id(), Arc::clone(&loaded));
         Ok(loaded.handle())
     }

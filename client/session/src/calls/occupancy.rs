@@ -24,10 +24,19 @@ impl FunctionState {
         // Before the settings: another thread may change them.
         let now = lock(&vgpu.occupancy).now();
         let asked = Asked { kernel: self.id(), settings: self.settings(), question };
-        if let Some(answer) = lock(&vgpu.occupancy).answer(&asked) {
-            return Ok(answer);
-        }
-        let answer = fitting::ask(vgpu, asked.kernel, &asked.question)?;
+        let expected = {
+            let mut occupancy = lock(&vgpu.occupancy);
+            if let Some(answer) = occupancy.answer(&asked) {
+                return Ok(answer);
+            }
+            occupancy.take_expected(&asked)
+        };
+        let arrived = expected.map(|expected| fitting::arrives(vgpu, &asked.question, &expected)).transpose()?;
+        let answer = match arrived.flatten() {
+            Some(answer) => answer,
+            None => fitting::ask(vgpu, asked.kernel, &asked.question)?,
+        };
+        self.note(asked.settings, asked.question.clone());
         lock(&vgpu.occupancy).learn(asked, answer, now);
         Ok(answer)
     }

@@ -2,6 +2,8 @@
 //! new blocks and blocks to release go out. It is pure: it sends nothing, and it never gives out an address whose last
 //! use may still be running.
 
+pub(crate) mod early;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -133,6 +135,12 @@ impl<F> Blocks<F> {
     pub(crate) fn plan_tight(&mut self, bytes: u64) -> Option<Plan> {
         let size = self.rounded(bytes)?;
         self.place(size)
+    }
+
+    /// A block of exactly this size, if there is such a one.
+    pub(crate) fn plan_exactly(&mut self, bytes: u64) -> Option<Plan> {
+        let fits = bytes != 0 && bytes.is_multiple_of(self.granularity);
+        if fits { self.place(bytes) } else { None }
     }
 
     /// The planned block exists with this id: cuts `bytes` from it at once, so that no other thread takes its room.

@@ -5,13 +5,19 @@ use floe_abi::CudaResult;
 use floe_surface::Image;
 use floe_wire::{Content, LibraryId, LibraryPart, PIECE_BYTES};
 
+use crate::objects::module::record::Source;
 use crate::vgpu::Vgpu;
+
+/// The contents of a source, as the server gets them.
+pub(crate) fn names_of(source: &Source) -> Vec<Content<'_>> {
+    source.contents.iter().map(|(hash, bytes)| Content { hash, bytes: *bytes }).collect()
+}
 
 /// The contents of an image that a vGPU takes.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     kept: floe_image::Kept<'a>,
-    hashes: Vec<[u8; 32]>,
+    source: Source,
 }
 
 impl<'a> Contents<'a> {
@@ -25,28 +31,28 @@ impl<'a> Contents<'a> {
             }
             *hasher.finalize().as_bytes()
         };
-        let hashes = kept.containers.iter().map(hash).collect();
-        Self { kept, hashes }
-    }
-
-    /// `LoadLibrary.kind`.
-    pub(crate) fn kind(&self) -> u32 {
-        match self.kept.kind {
+        let contents = kept.containers.iter().map(|pieces| (hash(pieces), pieces.size())).collect();
+        let kind = match kept.kind {
             floe_image::ImageKind::Fatbin => 1,
             floe_image::ImageKind::Cubin => 2,
             floe_image::ImageKind::Ptx => 3,
-        }
+        };
+        Self { kept, source: Source { kind, contents } }
+    }
+
+    /// By what the server knows them.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 
     /// The contents by name, as the server gets them.
     pub(crate) fn names(&self) -> Vec<Content<'_>> {
-        let contents = self.kept.containers.iter().zip(&self.hashes);
-        contents.map(|(pieces, hash)| Content { hash, bytes: pieces.size() }).collect()
+        names_of(&self.source)
     }
 
     /// Their number.
     pub(crate) fn count(&self) -> usize {
-        self.hashes.len()
+        self.source.contents.len()
     }
 
     /// Posts the bytes of those that are wanted, by index, for a library that is to be loaded.

@@ -102,6 +102,7 @@ impl DeviceState {
         vgpu.clear_managed();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
         vgpu.forget_opened();
+        vgpu.forget_early();
         lock(&vgpu.blocks).clear();
         lock(&vgpu.virtual_memory).clear();
         vgpu.errors.reset();

@@ -2,17 +2,18 @@
 //! here. Setting an attribute asks the server, unless it has the value already.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaError, CudaResult, Function, Kernel, Module, device_attribute, function_attribute};
 use floe_surface::{KernelLayout, ParameterLayout};
 use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 
+use crate::start::Origin;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::limits::KernelLimits;
-use crate::vgpu::occupancy::{Change, Settings};
+use crate::vgpu::occupancy::{Change, Question, Settings};
 use floe_lock::lock;
 
 /// Threads of a block where a kernel's own limit is not known.
@@ -66,11 +67,22 @@ pub(crate) struct FunctionState {
     dynamic_shared: AtomicU32,
     /// Clusters it was compiled for: blocks per axis, 20 bits each; the top bit where a launch must say.
     cluster: AtomicU64,
+    /// What notes the questions about it.
+    origin: Option<Origin>,
+    /// The program has set more of it than what is set without waiting.
+    is_special: AtomicBool,
 }
 
 impl FunctionState {
     /// The function of a module that a look-up found.
-    pub(crate) fn new(vgpu: &Arc<Vgpu>, module: Module, id: u64, name: &str, found: &FindKernelReply) -> Self {
+    pub(crate) fn new(
+        vgpu: &Arc<Vgpu>,
+        module: Module,
+        id: u64,
+        name: &str,
+        found: &FindKernelReply,
+        origin: Option<Origin>,
+    ) -> Self {
         let function = Self {
             vgpu: Arc::clone(vgpu),
             id,
@@ -85,6 +97,8 @@ impl FunctionState {
             static_shared: AtomicU32::new(0),
             dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
             cluster: AtomicU64::new(0),
+            origin,
+            is_special: AtomicBool::new(false),
         };
         function.learn(&found.attributes);
         function
@@ -194,6 +208,7 @@ impl FunctionState {
             number: i32::try_from(number).map_err(|_| CudaError::INVALID_VALUE)?,
             value,
         };
+        self.is_special.store(true, Ordering::Relaxed);
         let _change = Change::of(&self.vgpu.occupancy);
         let answer = self.vgpu.call(&message)?;
         let reply = self.vgpu.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
@@ -207,6 +222,14 @@ impl FunctionState {
     pub(crate) fn settings(&self) -> Settings {
         let known = floe_lock::read(&self.attributes);
         Settings::by(|number| known.get(&number).copied().unwrap_or_default())
+    }
+
+    /// A question about it has been answered. Where the program has set it by more than these settings, the answer is no other
+    /// start's.
+    pub(crate) fn note(&self, settings: Settings, question: Question) {
+        if let Some(origin) = self.origin.as_ref().filter(|_| !self.is_special.load(Ordering::Relaxed)) {
+            origin.asked(&self.name, settings, question);
+        }
     }
 
     /// Sets an attribute, without waiting where every device takes the value.

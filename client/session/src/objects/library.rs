@@ -9,12 +9,15 @@ use floe_abi::{Context, CudaError, CudaResult, Library};
 use floe_surface::{Image, JitOptions};
 
 use crate::log::log;
+use crate::objects::content::Contents;
 use crate::objects::device::DeviceState;
+use crate::objects::early::Early;
 use crate::objects::function::FunctionState;
 use crate::objects::kernel::KernelState;
 use crate::objects::module::Loaded;
 use crate::objects::module::ahead::Ahead;
-use crate::start::{Look, Start, look_of};
+use crate::objects::module::load::{Seen, is_plain};
+use crate::start::look_of;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use floe_lock::lock;
@@ -31,16 +34,17 @@ pub(crate) struct LibraryState {
     /// The vGPU its managed variables are on: each is one for all of the process, so the others have none of its kernels.
     only: OnceLock<u8>,
     pub(crate) kernels: Mutex<HashMap<String, Arc<KernelState>>>,
-    /// The program's starts, where kernels are asked for ahead, and what this library looks like.
-    start: Option<(Arc<Start>, Look)>,
+    /// Where libraries are asked for ahead: what was asked for before they came, and what this one looks like.
+    early: Option<(Arc<Early>, Seen)>,
     /// It and its kernels, on their way to a vGPU.
     ahead: Mutex<Option<Ahead>>,
 }
 
 impl LibraryState {
     /// An image the process holds, loaded nowhere yet.
-    pub(crate) fn new(id: u64, image: Image<'static>, options: JitOptions, start: Option<&Arc<Start>>) -> Self {
-        let start = start.map(|start| (Arc::clone(start), look_of(&image)));
+    pub(crate) fn new(id: u64, image: Image<'static>, options: JitOptions, early: Option<&Arc<Early>>) -> Self {
+        let seen = |early: &Arc<Early>| Seen { start: Arc::clone(&early.start), look: look_of(&image) };
+        let early = early.map(|early| (Arc::clone(early), seen(early)));
         Self {
             id,
             image,
@@ -48,19 +52,27 @@ impl LibraryState {
             loaded: Mutex::default(),
             only: OnceLock::new(),
             kernels: Mutex::default(),
-            start,
+            early,
             ahead: Mutex::default(),
         }
     }
 
-    /// Asks for it and for what earlier starts of the program found in it, which nobody waits for now.
+    /// Asks for it and for what earlier starts of the program used of it, which nobody waits for now; it may have been asked for
+    /// before it came.
     pub(crate) fn ask_ahead(&self, vgpu: &Arc<Vgpu>) {
-        let Some((start, look)) = &self.start else { return };
-        let names: Vec<&str> = start.kernels(look).collect();
-        if !names.is_empty() {
-            // A failure is the call's that needs it.
-            *lock(&self.ahead) = Ahead::ask(vgpu, &self.image, &self.options, &names).ok();
+        let Some((early, seen)) = &self.early else { return };
+        let used = seen.start.used(&seen.look);
+        if used.is_empty() {
+            return;
         }
+        let ask = || -> CudaResult<Ahead> {
+            early.advance(vgpu)?;
+            let contents = Contents::of(&self.image, vgpu);
+            let there = early.take(vgpu, contents.source()).filter(|_| is_plain(&self.options));
+            there.map_or_else(|| Ahead::ask(vgpu, contents.source(), &self.options, used), Ok)
+        };
+        // A failure is the call's that needs it.
+        *lock(&self.ahead) = ask().ok();
     }
 
     /// What was asked for ahead is not needed any more.
@@ -69,10 +81,15 @@ impl LibraryState {
         ahead.map_or(Ok(()), |ahead| ahead.give_up(vgpu))
     }
 
-    /// What was asked for ahead, if the server has it.
-    fn arrived(&self, vgpu: &Arc<Vgpu>) -> Option<Arc<Loaded>> {
+    /// What was asked for ahead, if the server has it, with what its compiler said.
+    fn arrived(&self, vgpu: &Arc<Vgpu>) -> Option<(Arc<Loaded>, String)> {
         let ahead = lock(&self.ahead).take_if(|ahead| ahead.is_for(vgpu))?;
-        ahead.arrives(vgpu).ok().flatten()
+        let origin = self.seen().map(|seen| seen.origin(ahead.source(), &self.options));
+        ahead.arrives(vgpu, origin).ok().flatten()
+    }
+
+    fn seen(&self) -> Option<&Seen> {
+        self.early.as_ref().map(|(_, seen)| seen)
     }
 
     /// The program's handle of it.
@@ -93,8 +110,12 @@ impl LibraryState {
         }
         self.check_may_be_on(vgpu)?;
         let fresh = match self.arrived(vgpu) {
-            Some(arrived) => arrived,
-            None => Loaded::load(vgpu, Context::NULL, &self.image, options)?,
+            Some((arrived, info)) => {
+                options.write_error("");
+                options.write_info(&info);
+                arrived
+            }
+            None => Loaded::load(vgpu, Context::NULL, &self.image, options, self.seen())?,
         };
         loaded.insert(vgpu.ordinal, Arc::clone(&fresh));
         Ok(fresh)
@@ -131,14 +152,6 @@ impl LibraryState {
 
     /// Its kernel of this name on a device; the library is loaded there with the same question if it is not yet.
     pub(crate) fn function(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
-        let function = self.find(device, name)?;
-        if let Some((start, look)) = &self.start {
-            start.found(look, name);
-        }
-        Ok(function)
-    }
-
-    fn find(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
         let (vgpu, known) = (&device.vgpu, &device.objects.functions);
         let mut loaded = lock(&self.loaded);
         if let Some(there) = loaded.get(&vgpu.ordinal).filter(|there| there.is_valid()).cloned() {
@@ -146,13 +159,13 @@ impl LibraryState {
             return there.function(known, name);
         }
         self.check_may_be_on(vgpu)?;
-        if let Some(arrived) = self.arrived(vgpu) {
+        if let Some((arrived, _)) = self.arrived(vgpu) {
             loaded.insert(vgpu.ordinal, Arc::clone(&arrived));
             drop(loaded);
             return arrived.function(known, name);
         }
         let options = &mut self.options.without_answers();
-        let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, options, name)?;
+        let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, options, name, self.seen())?;
         loaded.insert(vgpu.ordinal, fresh);
         function
     }

@@ -2,7 +2,9 @@
 //! forgotten when it is loaded; names are asked once.
 
 pub(crate) mod ahead;
+mod asking;
 pub(crate) mod load;
+pub(crate) mod record;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -13,6 +15,7 @@ use floe_wire::{Call, FindGlobal, FindKernel, KernelId, LibraryId, ListKernels, 
 
 use crate::log::log;
 use crate::objects::function::FunctionState;
+use crate::start::Origin;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Answer, Connection, Ticket};
 use crate::vgpu::handles::{Handle, Kind};
@@ -41,8 +44,42 @@ pub(crate) struct Loaded {
     functions: Mutex<HashMap<String, Arc<FunctionState>>>,
     globals: Mutex<HashMap<String, Global>>,
     names: OnceLock<Vec<String>>,
-    /// Kernels that were asked for with it, by name, with their ids.
-    ahead: Mutex<HashMap<String, (u64, Ticket)>>,
+    /// What was asked for with it.
+    ahead: Mutex<Expected>,
+    /// What notes that the program uses it.
+    origin: Option<Origin>,
+}
+
+/// What was asked for with a library, by name: kernels with their ids, and variables.
+#[derive(Debug, Default)]
+struct Expected {
+    kernels: HashMap<String, (u64, Coming)>,
+    variables: HashMap<String, Ticket>,
+}
+
+/// An answer that was asked for, or is here already.
+#[derive(Debug)]
+enum Coming {
+    Asked(Ticket),
+    Here(Answer),
+}
+
+impl Coming {
+    /// The answer, waited for where it is not here.
+    fn arrives(self, connection: &Connection) -> CudaResult<Answer> {
+        match self {
+            Self::Asked(ticket) => connection.arrived(&ticket),
+            Self::Here(answer) => Ok(answer),
+        }
+    }
+
+    /// Whether nobody need wait for it.
+    fn is_here(&self) -> bool {
+        match self {
+            Self::Asked(ticket) => ticket.is_answered(),
+            Self::Here(_) => true,
+        }
+    }
 }
 
 impl Loaded {
@@ -57,6 +94,7 @@ impl Loaded {
             globals: Mutex::default(),
             names: OnceLock::new(),
             ahead: Mutex::default(),
+            origin: None,
         }
     }
 
@@ -64,7 +102,10 @@ impl Loaded {
     fn found(self: &Arc<Self>, known: &Table<FunctionState>, name: &str, id: u64, answer: Answer) -> Found {
         let answer = Connection::judge(answer)?;
         let reply = self.vgpu.connection.read(FindKernel::decode_reply(&answer.body))?;
-        let function = Arc::new(FunctionState::new(&self.vgpu, self.handle(), id, name, &reply));
+        let function = Arc::new(FunctionState::new(&self.vgpu, self.handle(), id, name, &reply, self.origin.clone()));
+        if let Some(origin) = &self.origin {
+            origin.found(name);
+        }
         known.insert(id, Arc::clone(&function));
         lock(&self.functions).insert(name.to_owned(), Arc::clone(&function));
         Ok(function)
@@ -129,9 +170,9 @@ impl Loaded {
         }
         let vgpu = &self.vgpu;
         vgpu.errors.check()?;
-        let ahead = lock(&self.ahead).remove(name);
-        if let Some((id, ticket)) = ahead {
-            let answer = vgpu.connection.arrived(&ticket)?;
+        let ahead = lock(&self.ahead).kernels.remove(name);
+        if let Some((id, coming)) = ahead {
+            let answer = coming.arrives(&vgpu.connection)?;
             if answer.status == 0 {
                 return self.found(known, name, id, answer);
             }
@@ -179,7 +220,12 @@ impl Loaded {
         }
         let vgpu = &self.vgpu;
         vgpu.errors.check()?;
-        let answer = vgpu.call(&FindGlobal { library: LibraryId(self.id), name })?;
+        let ahead = lock(&self.ahead).variables.remove(name);
+        let ahead = ahead.map(|ticket| vgpu.connection.arrived(&ticket)).transpose()?;
+        let answer = match ahead.filter(|answer| answer.status == 0) {
+            Some(answer) => answer,
+            None => vgpu.call(&FindGlobal { library: LibraryId(self.id), name })?,
+        };
         let reply = vgpu.connection.read(FindGlobal::decode_reply(&answer.body))?;
         let found = (reply.at.0, reply.bytes);
         if found.0.checked_add(found.1).is_none() {
@@ -188,6 +234,9 @@ impl Loaded {
         }
         globals.insert(name.to_owned(), Global { at: found.0, bytes: found.1, is_managed: reply.managed });
         floe_lock::write(&vgpu.globals).insert(found.0, found.1);
+        if let Some(origin) = &self.origin {
+            origin.found_variable(name);
+        }
         Ok(found)
     }
 

@@ -121,6 +121,32 @@ impl Attributes {
         Ok(())
     }
 
+    /// As a word of text.
+    pub(crate) fn to_text(&self) -> String {
+        let hex =
+            |value: &Value| value.bytes[..value.length].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let values: Vec<_> = self.values.iter().map(|value| format!("{}={}", value.id, hex(value))).collect();
+        if values.is_empty() { "-".to_owned() } else { values.join(",") }
+    }
+
+    /// The attributes of such a word: none of them names an event, and each has the bytes that mean something.
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        if text == "-" {
+            return Some(Self::default());
+        }
+        let value = |text: &str| {
+            let (id, hex) = text.split_once('=')?;
+            let id = id.parse().ok().filter(|id| !is_event(*id))?;
+            let length = length(id).filter(|length| hex.len() == 2 * length && hex.is_ascii())?;
+            let mut bytes = [0; LONGEST];
+            for (at, byte) in bytes[..length].iter_mut().enumerate() {
+                *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
+            }
+            Some(Value { id, length, bytes })
+        };
+        Some(Self { values: text.split(',').map(value).collect::<Option<_>>()? })
+    }
+
     /// As a message has them.
     #[inline]
     pub(crate) fn on_wire(&self) -> Vec<floe_wire::LaunchAttribute<'_>> {
@@ -151,6 +177,22 @@ mod tests {
         let value = value(&cluster, length(cluster.id).unwrap());
         assert_eq!(value.bytes[..value.length], [2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(value.bytes[value.length..], [0; 20]);
+    }
+
+    #[test]
+    fn attributes_are_what_their_text_says_and_nothing_else_is_one() {
+        let attributes = [
+            attribute(launch_attribute::CLUSTER_DIMENSION, [2 | 1 << 32, 1, 0, 0, 0, 0, 0, 0]),
+            attribute(launch_attribute::COOPERATIVE, [1, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        for attributes in [&attributes[..], &attributes[..1], &[]] {
+            let attributes = Attributes::of_node(attributes).unwrap();
+            assert_eq!(Attributes::of_text(&attributes.to_text()), Some(attributes));
+        }
+        let event = format!("{}={}", launch_attribute::PROGRAMMATIC_EVENT, "00".repeat(16));
+        for text in ["", "2=0", "2=", "2=+1", "999=00", "x", &event, "2=01000000,"] {
+            assert_eq!(Attributes::of_text(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod dial;
 mod error;
 mod handshake;
 mod host_functions;
+mod in_advance;
 mod incoming;
 mod inquiry;
 mod keeper;
@@ -291,35 +292,6 @@ impl Connection {
         self.shared.incoming.wait(&self.shared, waiter, &|| waiter.is_filled());
         drop(waits);
         self.received(waiter)
-    }
-
-    /// Asks something whose answer is looked at when it is here; the frame's sequence goes with it.
-    pub(crate) fn ask_ahead<M: Call>(&self, message: &M) -> CudaResult<(Ticket, u64)> {
-        tally::posted();
-        let waiter = Arc::new(Waiter::default());
-        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
-        self.watch();
-        Ok((Ticket { waiter }, sequence))
-    }
-
-    /// An answer that was asked for earlier; it is waited for only where it is not here.
-    pub(crate) fn arrived(&self, ticket: &Ticket) -> CudaResult<Answer> {
-        self.look();
-        if ticket.is_answered() { self.received(&ticket.waiter) } else { self.answer(ticket) }
-    }
-
-    /// Waits for an answer, which stays for others that wait for it.
-    pub(crate) fn await_answer(&self, ticket: &Ticket) -> CudaResult<()> {
-        let _waits = tally::wait();
-        self.shared.incoming.wait(&self.shared, &ticket.waiter, &|| ticket.is_answered());
-        ticket.waiter.status().unwrap_or_else(|| Err(self.shared.errors.lost()))
-    }
-
-    /// The status of an answer, if it is here.
-    pub(crate) fn status(&self, ticket: &Ticket) -> Option<CudaResult<()>> {
-        self.look();
-        let answer = || self.received(&ticket.waiter).and_then(|answer| Self::judge(answer).map(drop));
-        ticket.is_answered().then(answer)
     }
 
     fn received(&self, waiter: &Waiter) -> CudaResult<Answer> {

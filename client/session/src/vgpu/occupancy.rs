@@ -2,12 +2,13 @@
 //! depend on has changed. It asks nobody.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use floe_abi::function_attribute;
+use floe_abi::{CudaResult, function_attribute};
 use floe_lock::lock;
 
 use crate::vgpu::attributes::Attributes;
+use crate::vgpu::connection::Ticket;
 
 /// Values of the attributes that are set without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,11 +40,50 @@ impl Settings {
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     answers: HashMap<Asked, u64>,
+    /// Answers that were asked for early.
+    expected: HashMap<Asked, Expected>,
     /// Launches with clusters that the device has taken once.
     accepted: HashSet<ClusterLaunch>,
     /// Changes of what answers depend on: begun ones that are not over, and those that are.
     changing: u32,
     changed: u64,
+}
+
+/// An answer that was asked for early, and how the kernel was set for it, if that was another way than it was found.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) ticket: Ticket,
+    pub(crate) setting: Option<Arc<Setting>>,
+}
+
+/// A kernel was to be set so; the answer says whether it is.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    ticket: Ticket,
+    wanted: Settings,
+    holds: Mutex<Option<bool>>,
+}
+
+impl Setting {
+    /// The ticket is of the last thing that was set.
+    pub(crate) fn new(ticket: Ticket, wanted: Settings) -> Self {
+        Self { ticket, wanted, holds: Mutex::default() }
+    }
+
+    /// Whether it is set so, by a look at the answer, which is taken once.
+    pub(crate) fn holds(&self, look: impl FnOnce(&Ticket, Settings) -> CudaResult<bool>) -> CudaResult<bool> {
+        let mut holds = lock(&self.holds);
+        match *holds {
+            Some(known) => Ok(known),
+            None => {
+                // An answer that could not be taken does not come again.
+                *holds = Some(false);
+                let seen = look(&self.ticket, self.wanted)?;
+                *holds = Some(seen);
+                Ok(seen)
+            }
+        }
+    }
 }
 
 /// One question about a kernel, by its id, as it is set.
@@ -83,6 +123,7 @@ impl Occupancy {
     /// Forgets everything: something has changed that is not among a kernel's [`Settings`].
     pub(crate) fn clear(&mut self) {
         self.answers.clear();
+        self.expected.clear();
         self.accepted.clear();
         self.changed += 1;
     }
@@ -90,6 +131,18 @@ impl Occupancy {
     /// The answer, if it is known.
     pub(crate) fn answer(&self, asked: &Asked) -> Option<u64> {
         self.answers.get(asked).copied()
+    }
+
+    /// An answer was asked for early, at this moment or behind it.
+    pub(crate) fn expect(&mut self, asked: Asked, expected: Expected, asked_at: Moment) {
+        if self.is_as(asked_at) {
+            self.expected.insert(asked, expected);
+        }
+    }
+
+    /// The answer that was asked for early, once.
+    pub(crate) fn take_expected(&mut self, asked: &Asked) -> Option<Expected> {
+        self.expected.remove(asked)
     }
 
     /// The moment, to be taken before a kernel's settings are looked at.

@@ -89,6 +89,8 @@ pub struct Options {
     /// The grace period of a session without a link; such a server asks for no token.
     pub grace: Option<Duration>,
     pub script: Option<Script>,
+    /// Whether it listens where clients of other machines would find it.
+    pub is_far: bool,
 }
 
 /// What sessions of one server share: device memory, and what they let each other import.
@@ -157,6 +159,7 @@ impl Default for Options {
             bulk: 0,
             grace: None,
             script: None,
+            is_far: false,
         }
     }
 }
@@ -207,8 +210,10 @@ pub struct Peer {
 impl Server {
     pub fn start(options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let address = format!("unix://{}/floe.sock", folder.path().display());
+        let unix = format!("unix://{}/floe.sock", folder.path().display());
+        let address = if options.is_far { "tcp://127.0.0.1:0" } else { &unix };
         let listener = Listener::bind(&address.parse().expect("an address")).expect("listens");
+        let address = listener.address().to_string().replace("tcp://", "clear://");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (log, joined) = (Arc::clone(&seen), Joined::default());
         let (bulk, wires) = (Arc::clone(&joined), Wires::default());

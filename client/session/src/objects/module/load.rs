@@ -10,8 +10,10 @@ use floe_wire::{Call, FindKernel, JitOption, KernelId, LibraryId, LoadLibrary, U
 
 use super::{Found, Loaded};
 use crate::log::log;
-use crate::objects::content::Contents;
+use crate::objects::content::{Contents, names_of};
 use crate::objects::function::FunctionState;
+use crate::objects::module::record::{Look, Source};
+use crate::start::{Origin, Start};
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Answer;
 use crate::vgpu::table::Table;
@@ -24,6 +26,20 @@ const LONGEST_LOG: usize = 1 << 20;
 /// its cache has lost meanwhile.
 pub(crate) const MOST_ROUNDS: usize = 3;
 
+/// A library that the program's starts note, by what it looks like.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) start: Arc<Start>,
+    pub(crate) look: Look,
+}
+
+impl Seen {
+    /// What notes its uses; with options it can be asked for only by the program.
+    pub(crate) fn origin(&self, source: &Source, options: &JitOptions) -> Origin {
+        self.start.origin(self.look, is_plain(options).then(|| source.clone()))
+    }
+}
+
 impl Loaded {
     /// Loads an image.
     pub(crate) fn load(
@@ -31,8 +47,9 @@ impl Loaded {
         context: Context,
         image: &Image<'_>,
         options: &mut JitOptions,
+        seen: Option<&Seen>,
     ) -> CudaResult<Arc<Self>> {
-        Self::load_asking(vgpu, context, image, options, None).map(|(loaded, _)| loaded)
+        Self::load_asking(vgpu, context, image, options, None, seen).map(|(loaded, _)| loaded)
     }
 
     /// Loads an image of a library and looks a kernel up in it, which is `known` from then on, for one wait.
@@ -45,8 +62,9 @@ impl Loaded {
         image: &Image<'_>,
         options: &mut JitOptions,
         kernel: &str,
+        seen: Option<&Seen>,
     ) -> CudaResult<(Arc<Self>, Found)> {
-        let (loaded, function) = Self::load_asking(vgpu, Context::NULL, image, options, Some((kernel, known)))?;
+        let (loaded, function) = Self::load_asking(vgpu, Context::NULL, image, options, Some((kernel, known)), seen)?;
         Ok((loaded, function.unwrap_or(Err(CudaError::NOT_FOUND))))
     }
 
@@ -56,6 +74,7 @@ impl Loaded {
         image: &Image<'_>,
         options: &mut JitOptions,
         kernel: Option<(&str, &Table<FunctionState>)>,
+        seen: Option<&Seen>,
     ) -> CudaResult<(Arc<Self>, Option<Found>)> {
         vgpu.errors.report()?;
         if let Some(option) = options.unsupported().next() {
@@ -67,7 +86,7 @@ impl Loaded {
         for _ in 0..MOST_ROUNDS {
             let id = vgpu.next_id();
             contents.send(vgpu, id, &missing)?;
-            let message = load_message(id, &contents, context, options);
+            let message = load_message(id, contents.source(), context, options);
             let (answer, found) = ask_with(vgpu, &message, kernel.map(|(name, _)| name))?;
             if let Some(error) = CudaError::from_code(answer.status) {
                 forget(vgpu, id)?;
@@ -81,7 +100,8 @@ impl Loaded {
                 if !reply.info.is_empty() {
                     log!(Info, "compiling a module: {}", reply.info.trim_end());
                 }
-                let loaded = Arc::new(Self::new(vgpu, context, id));
+                let origin = seen.map(|seen| seen.origin(contents.source(), options));
+                let loaded = Arc::new(Self { origin, ..Self::new(vgpu, context, id) });
                 let function = found.zip(kernel);
                 let function = function.map(|((id, answer), (name, known))| loaded.found(known, name, id, answer));
                 return Ok((loaded, function));
@@ -99,25 +119,26 @@ impl Loaded {
     }
 }
 
-pub(super) fn load_message<'a>(
-    id: u64,
-    contents: &'a Contents<'_>,
-    context: Context,
-    options: &JitOptions,
-) -> LoadLibrary<'a> {
+/// Asks for the library of a source, with the program's wishes. A module has a context from the start; a library does not, and
+/// waits until it is used.
+pub(crate) fn load_message<'a>(id: u64, source: &'a Source, context: Context, options: &JitOptions) -> LoadLibrary<'a> {
     let plain = options.plain().filter_map(|(option, value)| {
         let option = i32::try_from(option).ok()?;
         Some(JitOption { option, value })
     });
     LoadLibrary {
         library: LibraryId(id),
-        kind: contents.kind(),
-        contents: contents.names(),
-        // A module has a context from the start; a library does not, and waits until it is used.
+        kind: source.kind,
+        contents: names_of(source),
         at_once: context != Context::NULL,
         options: plain.collect(),
         log_bytes: log_bytes(options),
     }
+}
+
+/// Whether a load with these options is the same as one without any.
+pub(crate) fn is_plain(options: &JitOptions) -> bool {
+    options.plain().next().is_none() && options.unsupported().next().is_none() && log_bytes(options) == LOG_BYTES
 }
 
 /// The longest log that is asked for.

@@ -152,6 +152,8 @@ fn write_at(range: &HostRange, offset: u64, bytes: &[u8]) -> CudaResult<()> {
 pub(super) enum Expected {
     /// A reply somebody waits for.
     Reply(Arc<Waiter>),
+    /// A reply that somebody may look at later, or nobody.
+    Early(Arc<Waiter>),
     /// A reply nobody waits for.
     Unwatched,
     /// The word that a stream has come so far, or up to this frame, which somebody may wait for or look for.
@@ -188,6 +190,7 @@ impl Expected {
     pub(super) fn abandon(self, error: CudaError) {
         match self {
             Self::Reply(waiter)
+            | Self::Early(waiter)
             | Self::Mark(_, _, waiter)
             | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
             Self::Told(_, Then(then)) => then(),

@@ -139,6 +139,11 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     shared.heard.fetch_add(1, Ordering::AcqRel);
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
+        Expected::Early(waiter) => {
+            let detail = if reply.status == 0 { reply.detail } else { "" };
+            note(shared, &Reply { status: 0, detail, ..*reply });
+            waiter.fill(Ok(Answer { earlier: 0, ..own() }));
+        }
         Expected::Unwatched => note(shared, reply),
         Expected::Mark(progress, sequence, waiter) => {
             note(shared, reply);

@@ -22,6 +22,11 @@ impl Ticket {
     pub(crate) fn is_answered(&self) -> bool {
         self.waiter.is_filled()
     }
+
+    /// Whether there is one, which is a success.
+    pub(crate) fn is_success(&self) -> bool {
+        self.waiter.status() == Some(Ok(()))
+    }
 }
 
 /// One thread that waits.

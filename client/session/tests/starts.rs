@@ -1,0 +1,97 @@
+//! Starts of a program against scripted servers: what a second one asks for ahead, and what it does with the answers.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use floe_abi::{Device, Function, function_attribute};
+use floe_session::Client;
+use floe_surface::*;
+use floe_wire::{Attribute, LoadLibraryReply, MaxActiveBlocksReply, Request, SetKernelAttributeReply};
+use scripted::*;
+
+/// Dynamic shared memory that the program sets.
+const SHARED: i32 = 65_536;
+
+/// A far server that says how kernels are set, or something else.
+fn server(says: fn(i32) -> i32) -> Server {
+    let mut shared = 49_152;
+    let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
+        Request::SetKernelAttribute(set) => {
+            shared = set.value;
+            let values = [
+                (function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES, says(shared)),
+                (function_attribute::PREFERRED_SHARED_MEMORY_CARVEOUT, 0),
+                (function_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0),
+            ];
+            let attributes = values.map(|(number, value)| Attribute { number: number as i32, value }).to_vec();
+            peer.reply(sequence, &SetKernelAttributeReply { attributes });
+            Flow::Done
+        }
+        // It has all contents.
+        Request::LoadLibrary(_) => {
+            peer.reply_borrowed(sequence, &LoadLibraryReply::default());
+            Flow::Done
+        }
+        Request::MaxActiveBlocks(_) => {
+            peer.reply(sequence, &MaxActiveBlocksReply { blocks: if shared == SHARED { 2 } else { 4 } });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    };
+    Server::start(Options { is_far: true, script: Some(Box::new(script)), ..Options::default() })
+}
+
+/// A program that asks how a kernel fits, as it is and as it sets it.
+fn start(server: &Server, cache: &str, first: impl FnOnce(&Client)) -> &'static Client {
+    let client = client_of(server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", cache)]);
+    first(client);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let blocks = |function: Function| client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0);
+    assert_eq!(blocks(function), Ok(4));
+    client.func_set_attribute(function, 8, SHARED).unwrap();
+    assert_eq!(blocks(function), Ok(2));
+    client.func_set_attribute(function, 8, 49_152).unwrap();
+    assert_eq!(blocks(function), Ok(4));
+    client.mem_get_info().unwrap();
+    client
+}
+
+/// Names of what such a start sends about libraries and kernels. A thread has one current context, whatever client it is of.
+fn sent(says: fn(i32) -> i32, cache: &str, first: fn(&Client)) -> Vec<&'static str> {
+    let run = move || {
+        let server = server(says);
+        start(&server, cache, first).exiting();
+        let names = ["LoadLibrary", "FindKernel", "UnloadLibrary", "SetKernelAttribute", "MaxActiveBlocks"];
+        server.names().into_iter().filter(|name| names.contains(name)).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+#[test]
+fn kernels_are_asked_about_as_they_were_set_and_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    let (ask, set) = ("MaxActiveBlocks", "SetKernelAttribute");
+    // The program asks, sets, asks, and sets again.
+    let first = sent(|value| value, &cache, |_| ());
+    assert_eq!(first[first.len() - 4..], [ask, set, ask, set]);
+    // Asked about as found, set, asked about, set back; then the program sets it twice and asks nothing.
+    let second = sent(|value| value, &cache, |_| ());
+    assert_eq!(second, ["LoadLibrary", "FindKernel", ask, set, ask, set, set, set]);
+    // Answers for a kernel that was not set so are not believed.
+    let third = sent(|_| 7, &cache, |_| ());
+    assert_eq!(third, ["LoadLibrary", "FindKernel", ask, set, ask, set, set, ask, set]);
+}
+
+#[test]
+fn what_is_not_brought_goes_back_when_memory_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    let first = sent(|value| value, &cache, |_| ());
+    let second = sent(|value| value, &cache, |client| client.device_graph_mem_trim(Device(0)).unwrap());
+    assert_eq!(second[..3], ["LoadLibrary", "FindKernel", "UnloadLibrary"]);
+    // Asked for again as the program brings it.
+    assert_eq!(second[3..5], ["LoadLibrary", "FindKernel"]);
+    assert!(!first.contains(&"UnloadLibrary"), "{first:?}");
+}
