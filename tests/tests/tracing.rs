@@ -139,6 +139,22 @@ fn processes_have_a_file_each_and_those_that_are_killed_leave_what_they_did() {
     daemon.wait_for_workers(0);
 }
 
+/// Libraries call the driver when the process ends, and on threads without a context.
+#[test]
+fn calls_at_the_end_of_a_process_and_without_a_context_are_as_without_a_trace() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().expect("a temporary folder"));
+    let ends = folder.path().join("ends");
+    let mut built = Command::new("cc");
+    built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&ends);
+    built.arg(repository().join("tests/programs/ends.c")).args(["-ldl", "-lpthread"]);
+    assert!(built.status().expect("cc runs").success());
+    for address in [daemon.unix(), daemon.tcp()] {
+        let plain = Program::new(ends.clone(), &[]).on(&daemon, address).run();
+        assert_eq!((plain.code, plain.stdout.as_str()), (Some(0), "right\n"), "{}", plain.stderr);
+        traced(Program::new(ends.clone(), &[]).on(&daemon, address), &folder.path().join("run.json"));
+    }
+}
+
 #[test]
 fn a_trace_that_cannot_be_written_is_refused_at_once() {
     let daemon = Floed::start();

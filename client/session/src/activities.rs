@@ -137,7 +137,9 @@ impl Activities {
         tally::number(call);
         let known = names::numbers(name);
         if known.is_some() && self.wants(wanted::EXTERNAL) {
-            IDS.with_borrow(|ids| {
+            // A thread that ends calls, too, when its locals are gone.
+            let _ = IDS.try_with(|ids| {
+                let ids = ids.borrow();
                 for kind in 1..EXTERNAL_KINDS {
                     if let Some((_, id)) = ids.iter().rfind(|(of, _)| *of == kind) {
                         self.keep(Made::Named { call, kind, id: *id });
@@ -220,22 +222,26 @@ impl Client {
     /// The calls of this thread have this id of the program's, until it is taken away. `false`: there are too many.
     #[must_use]
     pub fn push_activity_id(kind: u32, id: u64) -> bool {
-        IDS.with_borrow_mut(|ids| {
+        let push = |ids: &RefCell<Vec<_>>| {
+            let mut ids = ids.borrow_mut();
             let fits = ids.len() < MOST_IDS;
             if fits {
                 ids.push((kind, id));
             }
             fits
-        })
+        };
+        IDS.try_with(push).unwrap_or_default()
     }
 
     /// Takes the last id of that kind away.
     #[must_use]
     pub fn pop_activity_id(kind: u32) -> Option<u64> {
-        IDS.with_borrow_mut(|ids| {
+        let pop = |ids: &RefCell<Vec<(u32, u64)>>| {
+            let mut ids = ids.borrow_mut();
             let last = ids.iter().rposition(|(of, _)| *of == kind)?;
             Some(ids.remove(last).1)
-        })
+        };
+        IDS.try_with(pop).ok().flatten()
     }
 
     /// Has the log name a function that is not there.

@@ -91,7 +91,9 @@ const MOST_WAITS: usize = 4096;
 
 /// The present call of this thread has waited from then to then.
 pub(crate) fn waited(begin: u64, end: u64) {
-    WAITS.with_borrow_mut(|(waits, lost)| {
+    // A thread that ends calls, too, when its locals are gone.
+    let _ = WAITS.try_with(|all| {
+        let (waits, lost) = &mut *all.borrow_mut();
         if waits.len() < MOST_WAITS {
             waits.push((begin, end));
         } else {
@@ -102,7 +104,7 @@ pub(crate) fn waited(begin: u64, end: u64) {
 
 /// The waits since the last time.
 fn take_waits() -> (Vec<(u64, u64)>, u64) {
-    WAITS.with_borrow_mut(std::mem::take)
+    WAITS.try_with(|all| std::mem::take(&mut *all.borrow_mut())).unwrap_or_default()
 }
 
 /// A call that is over.

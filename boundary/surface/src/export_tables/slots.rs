@@ -241,11 +241,11 @@ pub(super) unsafe extern "C" fn context_flag(
     CuResult::SUCCESS
 }
 
-/// A context's number, from 1; NULL is the current context.
+/// A context's number, from 1. NULL is no context, also where one is current, and has 0: threads without one ask so.
 #[allow(clippy::cast_possible_truncation, reason = "numbers count contexts of one process")]
 pub(super) unsafe extern "C" fn context_number(context: Context, number: *mut u32) -> CuResult {
     guard("the context's number", |driver| {
-        let answer = driver.ctx_get_id(context)?;
+        let answer = if context == Context::NULL { 0 } else { driver.ctx_get_id(context)? };
         // SAFETY: NULL or the caller's variable.
         unsafe { c::put(number, answer as u32) };
         Ok(())
