@@ -1,6 +1,6 @@
 /* Steps as training programs make them: inputs to the device, kernels, one number back. It checks every number, and what waits
  * promise. It needs no CUDA header.
- *   steps STEPS pinned|pageable|streams|threads|questions|contexts|stands|fault|reset */
+ *   steps STEPS pinned|pageable|flagged|words|streams|threads|questions|contexts|stands|fault|reset */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -173,6 +173,54 @@ static void threads(int steps) {
     pthread_join(other, NULL);
 }
 
+/* 64 numbers that kernels and program both reach. */
+static uint32_t *mapped(uint64_t *at) {
+    uint32_t *words;
+    DO(CUDA("cuMemHostAlloc", &words, (size_t)256, 2));
+    DO(CUDA("cuMemHostGetDevicePointer_v2", at, words, 0));
+    memset(words, 0, 256);
+    return words;
+}
+
+/* What kernels write there is read behind a wait, and what the program writes there is read by kernels, while another thread
+ * synchronizes all the time. At last a copy brings numbers there. */
+static void words(int steps) {
+    void *stream;
+    uint64_t at, a;
+    pthread_t other;
+    uint32_t *words = mapped(&at), *beside = mapped(&a);
+    DO(CUDA("cuStreamCreate", &stream, 1));
+    DO(CUDA("cuMemAlloc_v2", &shared_at, COUNT * 4));
+    if (pthread_create(&other, NULL, synchronizes, NULL)) exit(1);
+    for (int step = 0; step < steps; step++) {
+        launch(at, LONG / 20, stream);
+        DO(CUDA("cuStreamSynchronize", stream));
+        if (step % 3) IS(words[7], step * 10 + 1);
+        words[7] = (uint32_t)(step + 1) * 10;
+        if (step % 4 == 0) beside[1] += 1;
+    }
+    launch(a, LONG, stream);
+    launch(a, 1, stream);
+    DO(CUDA("cuStreamSynchronize", stream));
+    IS(beside[1], (steps + 3) / 4 + 2);
+    is_over = 1;
+    pthread_join(other, NULL);
+    for (int step = 0; step < 5; step++) {
+        launch(at, LONG, NULL);
+        DO(CUDA("cuStreamSynchronize", NULL));
+        DO(CUDA("cuMemcpyHtoDAsync_v2", shared_at, words, (size_t)256, NULL));
+        DO(CUDA("cuStreamSynchronize", NULL));
+        IS(first(shared_at + 28), steps * 10 + step + 1);
+        DO(CUDA("cuMemcpyDtoHAsync_v2", beside, shared_at, (size_t)256, NULL));
+        DO(CUDA("cuStreamSynchronize", NULL));
+        IS(beside[7], steps * 10 + step + 1);
+    }
+    launch(at, LONG, NULL);
+    DO(CUDA("cuStreamSynchronize", NULL));
+    DO(CUDA("cuMemFreeHost", words));
+    DO(CUDA("cuMemFreeHost", beside));
+}
+
 /* A context after another one. */
 static void contexts(int steps, const char *text) {
     void *module, *stream;
@@ -246,7 +294,12 @@ int main(int count, char **arguments) {
     DO(CUDA("cuModuleLoadData", &module, TEXT));
     DO(CUDA("cuModuleGetFunction", &function, module, "add"));
     DO(CUDA("cuModuleGetFunction", &wait_function, module, "stand"));
-    if (!strcmp(mode, "pinned") || !strcmp(mode, "pageable")) inputs(steps, mode[1] == 'i');
+    uint64_t flags;
+    /* Libraries have such words for kernels that fail, and do not read them. */
+    if (!strcmp(mode, "flagged")) mapped(&flags);
+    if (!strcmp(mode, "flagged")) inputs(steps, 0);
+    else if (!strcmp(mode, "words")) words(steps);
+    else if (!strcmp(mode, "pinned") || !strcmp(mode, "pageable")) inputs(steps, mode[1] == 'i');
     else if (!strcmp(mode, "streams")) streams(steps);
     else if (!strcmp(mode, "questions")) questions(steps);
     else if (!strcmp(mode, "threads")) threads(steps);

@@ -55,6 +55,8 @@ fn a_step_waits_for_its_number_and_for_nothing_else() {
     assert_eq!(stage.waits(&["--far"], "pinned"), (1, 0));
     assert_eq!(stage.waits(&[], "pageable"), (3, 0));
     assert_eq!(stage.waits(&["--far"], "pageable"), (1, 2));
+    // Words that kernels could write and nobody reads.
+    assert_eq!(stage.waits(&["--far"], "flagged"), (1, 2));
 }
 
 #[test]
@@ -68,6 +70,18 @@ fn what_was_not_waited_for_is_over_for_all_that_comes_later() {
         // Within a machine an answer is quick, and nothing is left out.
         let near = stage.steps(stage.daemon.unix(), &["--far"], 5, mode);
         assert_eq!((near.code, near.statistics().waits_left_out), (Some(0), 0), "{mode}: {}", near.stderr);
+    }
+}
+
+#[test]
+fn words_that_kernels_and_program_share_are_as_without() {
+    let stage = Stage::new();
+    for flags in [["--far"].as_slice(), &[]] {
+        let outcome = stage.steps(stage.daemon.tcp(), flags, 200, "words");
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{flags:?}: {}", outcome.stderr);
+        // Some of them before copies name the memory: those that follow wait.
+        let left_out = outcome.statistics().waits_left_out;
+        assert!(if flags.is_empty() { left_out == 0 } else { left_out > 200 }, "{left_out}");
     }
 }
 

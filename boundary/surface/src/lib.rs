@@ -19,7 +19,7 @@ mod process;
 
 pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow, PeerBox};
 pub use arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
-pub use arguments::host_block::{HostBlock, PAGE};
+pub use arguments::host_block::{HostBlock, HostPages, PAGE};
 pub use arguments::jit::JitOptions;
 pub use arguments::launch::{KernelArguments, KernelLayout, Launch, ParameterLayout, ParameterRoom};
 pub use arguments::pointer::PointerAttribute;

@@ -27,7 +27,7 @@ pub enum Access {
 }
 
 impl Access {
-    fn protection(self) -> c_int {
+    pub(crate) fn protection(self) -> c_int {
         match self {
             Self::Closed => libc::PROT_NONE,
             Self::Reads => libc::PROT_READ,

@@ -193,7 +193,7 @@ impl Client {
         vgpus.iter().for_each(|vgpu| vgpu.meet(&vgpus));
         // What one vGPU has, the work of another would not wait for. Within a machine an answer is quick.
         match vgpus.as_slice() {
-            [vgpu] if settings.far && !vgpu.connection.carries_descriptors() => vgpu.far.allow(),
+            [vgpu] if settings.far && !vgpu.connection.carries_descriptors() => vgpu.far.allow(vgpu),
             _ if settings.far => log!(Info, "--far does nothing: several vGPUs, or a GPU of this machine"),
             _ => {}
         }

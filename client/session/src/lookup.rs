@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::log::log;
 use crate::memory::host_memory::{HostMemory, PinnedRange};
 use crate::memory::managed::resident::Resident;
+use crate::memory::mirrors::MOST_CLOSED;
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
@@ -198,7 +199,10 @@ impl Client {
         let (start, bytes) = (range.pointer().0, range.len() as u64);
         let manager = |at| self.vgpus().find(|vgpu| vgpu.managed.has(DevicePtr(at)));
         match (manager(start), manager(start + bytes.saturating_sub(1))) {
-            (None, None) => Ok(Lookup::Host(OnHost::new(self.host_memory.by_alias(range), &self.host_memory))),
+            (None, None) => {
+                self.vgpus().for_each(|vgpu| vgpu.keep_mirrors_open(start, bytes));
+                Ok(Lookup::Host(OnHost::new(self.host_memory.by_alias(range), &self.host_memory)))
+            }
             (None, Some(_)) => Err(CudaError::INVALID_VALUE),
             (owner, _) => self.of_owner(DevicePtr(start), bytes, owner),
         }
@@ -231,6 +235,11 @@ impl Client {
     /// Whether kernels of any vGPU may read or write these bytes of the program's.
     pub(crate) fn is_mirrored(&self, at: DevicePtr, bytes: u64) -> bool {
         self.vgpus().any(|vgpu| vgpu.mirrors.touches(at.0, bytes))
+    }
+
+    /// Whether pinned memory of so many bytes may be closed to the program (`--far`).
+    pub(crate) fn may_close(&self, bytes: usize) -> bool {
+        bytes <= MOST_CLOSED && self.vgpus().any(|vgpu| vgpu.far.is_on())
     }
 
     pub(crate) fn vgpus(&self) -> impl Iterator<Item = &Arc<Vgpu>> {

@@ -78,9 +78,29 @@ impl HostBlock {
         false
     }
 
+    /// The block's whole pages, for as long as the block lives.
+    pub fn pages(&self) -> HostPages {
+        let start = self.pointer().0;
+        HostPages { start, end: start + self.len.next_multiple_of(PAGE) as u64 }
+    }
+
     /// The block as a range, for as long as the block lives.
     pub fn range(&self) -> HostRange {
         HostRange { address: self.pointer().0, len: self.len }
+    }
+}
+
+/// Whole pages of a block: mapped by it alone, with no object of Rust's in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostPages {
+    start: u64,
+    end: u64,
+}
+
+impl HostPages {
+    /// Their addresses.
+    pub fn addresses(&self) -> std::ops::Range<u64> {
+        self.start..self.end
     }
 }
 

@@ -49,7 +49,9 @@ impl Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let context = self.working()?;
-        let pointer = self.host_memory.allocate(bytes, flags, context.handle(), self.shares())?;
+        // Also what may be closed to the program: its file is written meanwhile.
+        let of_arena = self.shares() || self.may_close(bytes);
+        let pointer = self.host_memory.allocate(bytes, flags, context.handle(), of_arena)?;
         // Now, when it may take its time; other vGPUs' workers are offered it when it is used with them.
         self.offer(pointer, &context.vgpu);
         if flags & host_alloc_flags::DEVICEMAP != 0 {
@@ -156,7 +158,7 @@ impl MemoryCalls for Client {
             return Ok(DevicePtr(shared.device_start + (pointer.0 - pinned.start)));
         }
         if vgpu.reach(&pinned).is_none() {
-            vgpu.mirror(pinned.own, || self.host_memory.make_mirror_place(pinned.host_start))?;
+            vgpu.mirror(&pinned, || self.host_memory.make_mirror_place(pinned.host_start))?;
         }
         let own = pinned.host_start + (pointer.0 - pinned.start);
         Ok(DevicePtr(vgpu.mirrors.place_of(own).unwrap_or(own)))

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
-use floe_surface::{HostBlock, HostRange, PAGE};
+use floe_surface::{HostBlock, HostPages, HostRange, PAGE};
 use floe_touch::Exchanged;
 
 pub(crate) mod arena;
@@ -77,7 +77,7 @@ impl Origin {
     fn pages(&self) -> Option<Pages> {
         match self {
             Self::Private { .. } => None,
-            Self::Shared(block) => Some(Pages::Arena(block.pages())),
+            Self::Shared(block) => Some(Pages::Arena(block.block.pages())),
             Self::Registered(Registered { file, .. }) => file.clone().map(Pages::File),
             Self::Alias(Alias { pages, .. }) => pages.as_ref().map(|(file, _)| Pages::File(Arc::clone(file))),
         }
@@ -87,8 +87,8 @@ impl Origin {
 /// Pages that a worker of this machine can map.
 #[derive(Debug, Clone)]
 pub(crate) enum Pages {
-    /// So many bytes of the arena.
-    Arena(u64),
+    /// Of the arena.
+    Arena(HostPages),
     /// Those of a file of the program's.
     File(Arc<FilePages>),
 }
@@ -129,8 +129,10 @@ impl PinnedRange {
 /// The first address of pinned memory: above all windows of device addresses, below the system's libraries, and no
 /// place is used twice.
 pub(crate) const PLACES: u64 = 0x6000_0000_0000;
+/// Nothing is given out below: two small numbers side by side in a kernel's parameters (0 and 24,576, say) are no address then.
+pub(crate) const UNUSED: u64 = 0x1357_9000;
 /// The first place outside the arena.
-const PRIVATE_PLACES: u64 = PLACES + arena::BYTES;
+const PRIVATE_PLACES: u64 = PLACES + arena::BYTES + UNUSED;
 /// Larger private allocations are the system's to place: no mirror is so large.
 const MOST_PLACED: usize = 4 << 30;
 
@@ -427,6 +429,20 @@ mod tests {
         assert_eq!(memory.free(at), Ok(()));
         assert!(!is_pinned(at.0, 1));
         assert_eq!(memory.free(at), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn small_numbers_side_by_side_are_no_address() {
+        let memory = HostMemory::default();
+        let shares = [false, true].map(|shares| memory.allocate(4, 0, Context(1), shares).unwrap());
+        for numbers in [[0, 24_576], [8192, 24_576], [0, 25_600], [12_288, 25_600]] {
+            let parameters: Vec<u8> = numbers.iter().flat_map(|number: &u32| number.to_le_bytes()).collect();
+            assert!(host_addresses(&parameters).all(|address| memory.find(address).is_none()), "{numbers:?}");
+        }
+        for own in shares {
+            let found: Vec<u64> = host_addresses(&own.0.to_le_bytes()).collect();
+            assert_eq!(found, [own.0]);
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, UnmirrorMemory};
 
 use crate::log::log;
-use crate::memory::host_memory::PinnedRange;
 use crate::memory::host_memory::sharing::Access;
+use crate::memory::host_memory::{Pages, PinnedRange};
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
@@ -47,7 +47,7 @@ impl Vgpu {
                 return None;
             }
             // Its own bytes, at the address by which it is named: its own, or the second one that another vGPU has.
-            let mirrored = self.mirror_by(pinned.own, |ask| ask(pinned.start));
+            let mirrored = self.mirror_by(pinned.own, pinned.pages.as_ref(), |ask| ask(pinned.start));
             mirrored.is_ok().then_some(Reach::Mirrored)
         };
         self.reach(pinned).or_else(mirror)
@@ -75,9 +75,9 @@ impl Vgpu {
     /// # Errors
     /// OUT_OF_MEMORY beyond what the server mirrors (`floe serve --mirrored-memory`), NOT_SUPPORTED where it has neither
     /// address.
-    pub(crate) fn mirror(&self, range: HostRange, second: impl FnOnce() -> Option<u64>) -> CudaResult<()> {
-        let own = range.pointer().0;
-        self.mirror_by(range, |ask| match (ask(own), second) {
+    pub(crate) fn mirror(&self, pinned: &PinnedRange, second: impl FnOnce() -> Option<u64>) -> CudaResult<()> {
+        let own = pinned.own.pointer().0;
+        self.mirror_by(pinned.own, pinned.pages.as_ref(), |ask| match (ask(own), second) {
             (Err(CudaError::NOT_SUPPORTED), second) => second().map_or(Err(CudaError::NOT_SUPPORTED), ask),
             (asked, _) => asked,
         })
@@ -87,6 +87,7 @@ impl Vgpu {
     fn mirror_by(
         &self,
         range: HostRange,
+        pages: Option<&Pages>,
         choose: impl FnOnce(&dyn Fn(u64) -> CudaResult<u64>) -> CudaResult<u64>,
     ) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
@@ -104,7 +105,8 @@ impl Vgpu {
             _ => log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}"),
         })?;
         log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}, for kernels at {place:#x}");
-        self.mirrors.add(range, place);
+        let own = pages.and_then(|pages| if let Pages::Arena(own) = pages { Some(*own) } else { None });
+        self.mirrors.add(range, place, own.zip(self.far.opener()));
         drop(making);
         self.send_mirrors()
     }

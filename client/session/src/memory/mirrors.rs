@@ -5,19 +5,22 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use floe_abi::CudaResult;
-use floe_surface::HostRange;
-use floe_touch::{Written, devices_may_write};
+use floe_surface::{HostPages, HostRange, PAGE};
+use floe_touch::{FaultHandler, Written, devices_may_write};
 use floe_wire::{MirrorRun, changed_runs};
 
 use floe_lock::lock;
 
+mod closable;
 mod recent;
 
+use closable::Closable;
+pub(crate) use closable::MOST_CLOSED;
 use recent::Recent;
 
 /// Bytes that are compared, and sent in one message, at a time.
@@ -35,9 +38,16 @@ struct Mirror {
     known: Vec<u8>,
     /// Says which pages to compare, where the kernel notes writes.
     written: Option<(Written, Recent)>,
+    /// Where it may be closed to the program.
+    closable: Option<Closable>,
 }
 
 impl Mirror {
+    /// Bytes of its pages.
+    fn pages(&self) -> u64 {
+        self.known.len().next_multiple_of(PAGE) as u64
+    }
+
     /// The offsets of bytes that may have changed since the last look. What is written from now on is in the next answer.
     fn suspects(&mut self, devices_write: impl FnOnce() -> bool) -> Vec<Range<usize>> {
         let (start, bytes) = (self.range.pointer().0, self.known.len());
@@ -55,9 +65,12 @@ impl Mirror {
         let mut start = bytes.start;
         for known in self.known.get_mut(bytes).into_iter().flat_map(|known| known.chunks_mut(PIECE)) {
             let now = &mut now[..known.len()];
-            let read = self.range.sub(start, known.len()).and_then(|piece| piece.read_into(now));
+            let is_read = match &self.closable {
+                Some(closable) if closable.is_closed() => closable.read(start, now),
+                _ => self.range.sub(start, known.len()).and_then(|piece| piece.read_into(now)).is_ok(),
+            };
             let runs = changed_runs(known, now, u32::try_from(start).unwrap_or(u32::MAX));
-            if read.is_ok() && !runs.is_empty() {
+            if is_read && !runs.is_empty() {
                 let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
                 changes.push(Change { at: self.place, runs });
                 known.copy_from_slice(now);
@@ -79,6 +92,12 @@ pub(crate) struct Mirrors {
     ranges: Mutex<BTreeMap<u64, Mirror>>,
     /// First addresses of memory that kernels were given and do not reach.
     refused: Mutex<BTreeSet<u64>>,
+}
+
+/// Those that have any page of these bytes.
+fn among(ranges: &mut BTreeMap<u64, Mirror>, at: u64, bytes: u64) -> impl Iterator<Item = &mut Mirror> {
+    let touched = ranges.range_mut(..at.saturating_add(bytes));
+    touched.filter(move |(start, mirror)| *start + mirror.pages() > at).map(|(_, mirror)| mirror)
 }
 
 /// Changed bytes of one mirror.
@@ -148,17 +167,20 @@ impl Mirrors {
         (at - start < mirror.known.len() as u64).then(|| mirror.place + (at - start))
     }
 
-    pub(super) fn add(&self, range: HostRange, place: u64) {
+    /// Has a range from now on. Of its own pages it may be closed to the program, and the opener is asked to open it.
+    pub(super) fn add(&self, range: HostRange, place: u64, closes: Option<(HostPages, Arc<dyn FaultHandler>)>) {
         let (start, bytes) = (range.pointer().0, range.len());
         let written = if bytes < NOTED_FROM { None } else { Written::note(&(start..start + bytes as u64)) };
         let written = written.map(|written| (written, Recent::new(Instant::now())));
+        let closable = closes.and_then(|(pages, opener)| Closable::of(&range, pages, opener));
         self.forgive(start);
-        lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written });
+        lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written, closable });
         self.any.store(true, Ordering::Release);
     }
 
     pub(super) fn remove(&self, start: u64) {
         let mut ranges = lock(&self.ranges);
+        // Dropped, it is open to the program.
         ranges.remove(&start);
         self.any.store(!ranges.is_empty(), Ordering::Release);
         drop(ranges);
@@ -193,14 +215,43 @@ impl Mirrors {
         };
         for run in runs {
             let offset = run.offset as usize;
-            let known = offset.checked_add(run.bytes.len()).and_then(|end| mirror.known.get_mut(offset..end));
-            let target = mirror.range.sub(offset, run.bytes.len());
-            if let (Some(known), Ok(target)) = (known, target)
-                && target.write(run.bytes).is_ok()
-            {
+            let end = offset.checked_add(run.bytes.len());
+            let Some(known) = end.and_then(|end| mirror.known.get_mut(offset..end)) else { continue };
+            let is_written = match &mirror.closable {
+                Some(closable) if closable.is_closed() => closable.write(offset, run.bytes),
+                _ => mirror.range.sub(offset, run.bytes.len()).is_ok_and(|target| target.write(run.bytes).is_ok()),
+            };
+            if is_written {
                 known.copy_from_slice(run.bytes);
             }
         }
+    }
+
+    /// Whether all of them may be closed to the program.
+    pub(crate) fn can_close(&self) -> bool {
+        lock(&self.ranges).values().all(|mirror| mirror.closable.is_some())
+    }
+
+    /// Closes all of them to the program. False where one stays open.
+    pub(crate) fn close(&self) -> bool {
+        lock(&self.ranges).values_mut().all(|mirror| mirror.closable.as_mut().is_some_and(Closable::close))
+    }
+
+    /// Opens those of which the program touches any of these bytes. False where the system refuses.
+    pub(crate) fn open(&self, at: u64, bytes: u64) -> bool {
+        let mut ranges = lock(&self.ranges);
+        among(&mut ranges, at, bytes).all(|mirror| mirror.closable.as_mut().is_none_or(Closable::open))
+    }
+
+    /// Whether any of these bytes may be closed to the program.
+    pub(crate) fn may_close(&self, at: u64, bytes: u64) -> bool {
+        self.any() && among(&mut lock(&self.ranges), at, bytes).any(|mirror| mirror.closable.is_some())
+    }
+
+    /// Opens those of any of these bytes for good.
+    pub(crate) fn keep_open(&self, at: u64, bytes: u64) {
+        // Dropped, they are open.
+        among(&mut lock(&self.ranges), at, bytes).for_each(|mirror| mirror.closable = None);
     }
 
     /// Gives `send` what the program has changed since the last look, while no other thread looks.
@@ -227,7 +278,7 @@ mod tests {
     #[test]
     fn only_what_changed_is_sent_and_what_came_is_not_sent_back() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(PIECE + 8).unwrap());
-        mirrors.add(block.range(), block.pointer().0);
+        mirrors.add(block.range(), block.pointer().0, None);
         assert!(mirrors.changes().is_empty());
         block.range().sub(PIECE + 4, 2).unwrap().write(&[1, 2]).unwrap();
         let changes = mirrors.changes();
@@ -242,7 +293,7 @@ mod tests {
     fn pages_that_were_written_are_suspects_and_no_others_become_so() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(64 * PIECE).unwrap());
         let start = block.pointer().0;
-        mirrors.add(block.range(), start);
+        mirrors.add(block.range(), start, None);
         // Where the kernel notes nothing, all of it is compared, always.
         if lock(&mirrors.ranges).values().all(|mirror| mirror.written.is_none()) {
             let suspects = lock(&mirrors.ranges).values_mut().next().unwrap().suspects(|| false);
@@ -268,7 +319,7 @@ mod tests {
     #[test]
     fn bytes_outside_a_mirror_are_not_written() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
-        mirrors.add(block.range(), block.pointer().0);
+        mirrors.add(block.range(), block.pointer().0, None);
         for offset in [15, 16, u32::MAX] {
             mirrors.apply(block.pointer().0, &[MirrorRun { offset, bytes: &[7, 7] }]);
         }

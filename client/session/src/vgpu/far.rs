@@ -5,12 +5,14 @@
 //! both sides or other sessions see.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use floe_abi::{CudaResult, event_flags, stream_flags};
+use floe_touch::{FaultHandler, PageFault};
 use floe_wire::{CreateEvent, CreateStream, EventId, RecordEvent, StreamId, WaitEvent};
 
 use crate::log::log;
+use crate::memory::mirrors::Mirrors;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Ticket;
 use crate::vgpu::order::{Fence, LEGACY, StreamProgress};
@@ -23,6 +25,8 @@ const MOST_AHEAD: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Far {
     is_on: AtomicBool,
+    /// Opens memory that the program touches, once synchronizations may return at once.
+    opener: OnceLock<Arc<Opener>>,
     /// Held while streams are made to wait, so that none comes or goes meanwhile.
     state: Mutex<State>,
 }
@@ -48,9 +52,15 @@ pub(crate) enum Until<'a> {
 }
 
 impl Far {
-    /// Synchronizations may return at once from now on.
-    pub(crate) fn allow(&self) {
+    /// Synchronizations of this vGPU, whose this is, may return at once from now on.
+    pub(crate) fn allow(&self, vgpu: &Arc<Vgpu>) {
+        let _ = self.opener.set(Arc::new(Opener(Arc::downgrade(vgpu))));
         self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Who opens memory that is closed to the program while it takes work for over that may not be.
+    pub(crate) fn opener(&self) -> Option<Arc<dyn FaultHandler>> {
+        self.opener.get().map(|opener| Arc::clone(opener) as _)
     }
 
     /// Whether they may.
@@ -67,6 +77,16 @@ impl Far {
     /// Whether something that the program takes for over may not be.
     pub(crate) fn owes(&self) -> bool {
         self.is_on() && lock(&self.state).owes()
+    }
+}
+
+/// Opens mirrors that a program touches.
+#[derive(Debug)]
+struct Opener(Weak<Vgpu>);
+
+impl FaultHandler for Opener {
+    fn handle(&self, fault: PageFault) -> bool {
+        self.0.upgrade().is_some_and(|vgpu| vgpu.open_mirrors(fault.address, 1))
     }
 }
 
@@ -122,6 +142,13 @@ impl Vgpu {
         if let Some(why) = why {
             log!(Debug, "a synchronization waits (--far): {why}");
             return Ok(false);
+        }
+        if self.mirrors.any() {
+            // What the program reads there from now on waits, and what it has written is sent first.
+            if !self.mirrors.close() {
+                return Ok(false);
+            }
+            self.send_mirrors()?;
         }
         let alone = if let [(progress, _)] = awaited.as_slice() { Some(&**progress) } else { None };
         let others = self.order.others_than(alone);
@@ -234,7 +261,7 @@ impl Vgpu {
     fn sees(&self) -> Option<&'static str> {
         let ways = [
             (self.peers.shares(), "memory of other sessions"),
-            (self.mirrors.any(), "host memory that kernels reach"),
+            (self.mirrors.any() && !self.mirrors.can_close(), "host memory that kernels reach"),
             (self.managed.is_used(), "managed memory"),
             (self.uses_host_memory(), "copies to the host, or functions of the program"),
             (self.is_held(), "a stream stands"),
@@ -251,6 +278,30 @@ impl Vgpu {
         let asked = lock(&self.far.state).asked.clone();
         // Others may wait for the same.
         asked.iter().try_for_each(|ticket| self.connection.await_answer(ticket))
+    }
+
+    /// Opens mirrors to the program, which touches these bytes.
+    fn open_mirrors(&self, at: u64, bytes: u64) -> bool {
+        self.with_nothing_owed(|mirrors| mirrors.open(at, bytes))
+    }
+
+    /// The program has floe copy bytes of its own: of those, no mirror is closed from here on.
+    pub(crate) fn keep_mirrors_open(&self, at: u64, bytes: u64) {
+        if self.far.is_on() && self.mirrors.may_close(at, bytes) {
+            self.with_nothing_owed(|mirrors| mirrors.keep_open(at, bytes));
+        }
+    }
+
+    /// Does something with mirrors when nothing is left that the program takes for over and may not be.
+    fn with_nothing_owed<T>(&self, act: impl FnOnce(&Mirrors) -> T) -> T {
+        loop {
+            let settled = self.settle_presumed();
+            let mut state = lock(&self.far.state);
+            // Where the link is over, no more comes.
+            if settled.is_err() || !state.owes() {
+                return act(&self.mirrors);
+            }
+        }
     }
 
     /// Before a context or the program ends: waits for what the program has not waited for. What failed of it and no call has

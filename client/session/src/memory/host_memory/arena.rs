@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::log::log;
-use crate::memory::host_memory::PLACES;
+use crate::memory::host_memory::{PLACES, UNUSED};
 
 /// All of it. Addresses are given out once. So this is the memory that a process can pin in its life before it falls
 /// back to unshared memory.
@@ -32,7 +32,7 @@ const PIECE: u64 = 16 << 20;
 pub(crate) struct Arena {
     file: OwnedFd,
     bytes: u64,
-    /// Bytes that have been given out.
+    /// Where what has been given out ends.
     used: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Arena {
             return Err(Errno::FBIG);
         }
         let file = sealed_memory("floe-pinned", bytes)?;
-        Ok(Self { file, bytes, used: AtomicU64::new(0) })
+        Ok(Self { file, bytes, used: AtomicU64::new(UNUSED) })
     }
 
     /// The descriptor of all of it.
@@ -112,8 +112,8 @@ impl Arena {
 /// The addresses that have been given out.
 #[inline]
 pub(crate) fn given_out() -> Range<u64> {
-    let used = OWN.get().and_then(Option::as_ref).map_or(0, |arena| arena.used.load(Ordering::Relaxed));
-    PLACES..PLACES + used
+    let used = OWN.get().and_then(Option::as_ref).map_or(UNUSED, |arena| arena.used.load(Ordering::Relaxed));
+    PLACES + UNUSED..PLACES + used
 }
 
 /// Whether an address may be of this memory.

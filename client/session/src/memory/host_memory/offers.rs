@@ -58,7 +58,10 @@ impl Vgpu {
         // of another thread.
         let access = *block.get_or_init(|| {
             let offered = match pages {
-                Pages::Arena(bytes) => self.offer(start, *bytes),
+                Pages::Arena(own) => {
+                    let own = own.addresses();
+                    self.offer(start, own.end - own.start)
+                }
                 Pages::File(file) => self.offer_file(pages_around(start, 1).start, file),
             };
             offered.unwrap_or(Access::Refused)
