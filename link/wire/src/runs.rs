@@ -3,8 +3,9 @@
 
 use crate::MirrorRun;
 
-/// Bytes that are compared together.
+/// Bytes that are compared together, and those among which the first look finds a change.
 const TOGETHER: usize = 64;
+const AT_FIRST: usize = 64 * TOGETHER;
 
 /// The runs in which `now` differs from `known`, with offsets from `start`. Both have the same length.
 #[must_use]
@@ -15,12 +16,17 @@ pub fn changed_runs<'a>(known: &[u8], now: &'a [u8], start: u32) -> Vec<MirrorRu
         _ => ends.push((at, at + 1)),
     };
     // Most of a piece is the same: its bytes are looked at one by one only where it is not.
-    for (index, (known, now)) in known.chunks(TOGETHER).zip(now.chunks(TOGETHER)).enumerate() {
+    for (first, (known, now)) in known.chunks(AT_FIRST).zip(now.chunks(AT_FIRST)).enumerate() {
         if known == now {
             continue;
         }
-        let unequal = known.iter().zip(now).enumerate().filter(|(_, (known, now))| known != now);
-        unequal.for_each(|(at, _)| differs(index * TOGETHER + at));
+        for (index, (known, now)) in known.chunks(TOGETHER).zip(now.chunks(TOGETHER)).enumerate() {
+            if known == now {
+                continue;
+            }
+            let unequal = known.iter().zip(now).enumerate().filter(|(_, (known, now))| known != now);
+            unequal.for_each(|(at, _)| differs(first * AT_FIRST + index * TOGETHER + at));
+        }
     }
     let run = |(at, end): (usize, usize)| {
         let offset = u32::try_from(at).ok()?.checked_add(start)?;
@@ -35,8 +41,15 @@ mod tests {
 
     #[test]
     fn runs_go_on_across_what_is_compared_together() {
-        let known = vec![0; 4 * TOGETHER + 5];
-        for (from, to) in [(0, known.len()), (TOGETHER - 1, TOGETHER + 1), (3 * TOGETHER, 4 * TOGETHER + 5), (7, 8)] {
+        let known = vec![0; AT_FIRST + 4 * TOGETHER + 5];
+        let places = [
+            (0, known.len()),
+            (TOGETHER - 1, TOGETHER + 1),
+            (AT_FIRST - 1, AT_FIRST + 1),
+            (AT_FIRST + 3 * TOGETHER, known.len()),
+            (7, 8),
+        ];
+        for (from, to) in places {
             let mut now = known.clone();
             now[from..to].fill(1);
             let runs = changed_runs(&known, &now, 9);

@@ -33,7 +33,7 @@ impl Client {
         if self.graphs.is_watching() && self.graphs.record_event(&self.stream(stream)?.for_capture(), event)? {
             return Ok(());
         }
-        state.record_on(&*self.working_stream(stream)?)
+        state.record_on(&*self.ordered_stream(stream)?)
     }
 }
 

@@ -59,11 +59,17 @@ impl Client {
     /// As `stream`, for work that is put on it: reports what failed earlier. Work that can be recorded has looked before
     /// whether the stream is captured; all other is refused then.
     pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let stream = self.ordered_stream(stream)?;
+        // Work put on the stream sees everything that the program has written so far.
+        stream.vgpu.send_mirrors()?;
+        Ok(stream)
+    }
+
+    /// The same for what only orders work, and reads no memory: records of events, and waits for them.
+    pub(crate) fn ordered_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
         let stream = self.find_stream(stream)?;
         stream.vgpu.errors.report()?;
         self.refuse_captured(&stream)?;
-        // Work put on the stream sees everything that the program has written so far.
-        stream.vgpu.send_mirrors()?;
         Ok(stream)
     }
 
@@ -218,7 +224,7 @@ impl StreamCalls for Client {
         if self.graphs.is_watching() && self.graphs.wait_event(&self.stream(stream)?.for_capture(), event)? {
             return Ok(());
         }
-        Self::wait_on(&*self.working_stream(stream)?, &state)
+        Self::wait_on(&*self.ordered_stream(stream)?, &state)
     }
 
     fn stream_get_flags(&self, stream: Stream) -> CudaResult<u32> {
