@@ -5,9 +5,9 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
@@ -19,6 +19,8 @@ use crate::pipes::socket::Socket;
 const CHUNK: usize = 128 << 10;
 /// How long the clear end's last bytes may take to a peer that does not read.
 const LAST_WORD: Duration = Duration::from_secs(1);
+/// How long a peer may take to read the last bytes before its own are refused: a refusal takes unread bytes away from it.
+const READING: Duration = Duration::from_millis(250);
 /// How long its threads may take to end after both ends: they wait for nothing else.
 const THREADS: Duration = Duration::from_secs(10);
 
@@ -76,6 +78,7 @@ pub(crate) fn tunnel(sealed: Arc<dyn Pipe>, socket: Arc<OwnedFd>) -> Result<(Own
     let open = move || {
         // The other thread still passes on the clear end's last bytes.
         if pass(&from, &to) == Over::To {
+            drop_until_end(&from, LAST_WORD);
             opens.await_last(LAST_WORD);
         }
         opens.end_both();
@@ -83,7 +86,10 @@ pub(crate) fn tunnel(sealed: Arc<dyn Pipe>, socket: Arc<OwnedFd>) -> Result<(Own
         drop(opens);
     };
     let seal = move || {
-        pass(&clear, &sealed);
+        if pass(&clear, &sealed) == Over::From {
+            // What the peer still sends is read and dropped meanwhile.
+            seals.await_other(READING);
+        }
         seals.end_both();
         drop((clear, sealed));
         drop(seals);
@@ -113,6 +119,21 @@ fn pass(from: &End, to: &End) -> Over {
                 }
             }
             Ok(Some(0)) | Err(_) => return Over::From,
+        }
+    }
+}
+
+/// Reads and drops what comes until it ends, or for `patience` at most.
+fn drop_until_end(from: &End, patience: Duration) {
+    let (begin, mut bytes) = (Instant::now(), vec![0; CHUNK]);
+    while let Some(left) = patience.checked_sub(begin.elapsed()) {
+        match from.pipe.read_now(&mut bytes, None) {
+            Ok(Some(1..)) => {}
+            Ok(None) => {
+                let mut own = [PollFd::new(&from.socket, PollFlags::IN)];
+                let _ = poll(&mut own, Timespec::try_from(left).ok().as_ref());
+            }
+            Ok(Some(0)) | Err(_) => return,
         }
     }
 }
@@ -189,6 +210,11 @@ impl Running {
         if !self.0.await_threads(1, patience) {
             self.0.cut();
         }
+    }
+
+    /// Waits until the other thread has ended, or for so long.
+    fn await_other(&self, patience: Duration) {
+        let _ = self.0.await_threads(1, patience);
     }
 
     fn end_both(&self) {
