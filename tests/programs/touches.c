@@ -24,7 +24,7 @@ static int rounds, wrong;
 /* Small and one behind the other, so that floe fetches several together. */
 static uint32_t *memory[2 * THREADS];
 
-/* A round has the GPU write one block, and the thread the other. Who reads its block last has not waited since for anything else. */
+/* In a round the GPU writes one block and the thread the other; then the thread compares both. */
 static void *thread(void *argument) {
     long own = (long)argument;
     uint32_t *of_gpu = memory[2 * own], *of_host = memory[2 * own + 1];
