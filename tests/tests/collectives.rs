@@ -97,6 +97,18 @@ fn three_ranks_of_which_two_are_on_one_daemon() {
     is_right(&built.program(&["together", "3"]).on_each(&daemons[0], &places).run());
 }
 
+/// With no other server named: the list of servers is the workers' own.
+#[test]
+fn two_ranks_of_a_process_on_one_daemon_when_told() {
+    let built = Built::new();
+    let library = built.path("libnccl.so.2").display().to_string();
+    let daemon = Floed::start_with(&["--nccl", &library], &[]);
+    let places = vec![format!("{}:0", daemon.tcp()); 2];
+    let program = built.program(&["together", "2"]).on_each(&daemon, &places);
+    is_right(&program.flag("--nccl").flag("forwarded").run());
+    daemon.wait_for_workers(0);
+}
+
 /// Runs both ranks, each in a process of its own on a daemon of its own.
 fn ranks_of_two_processes(built: &Built, daemons: &[Floed; 2], mode: &[&str]) -> [Outcome; 2] {
     let id = built.path("id").display().to_string();

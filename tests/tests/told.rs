@@ -165,7 +165,8 @@ fn a_worker_that_does_not_obey_is_killed_and_its_client_is_told_by_the_daemon() 
     end(&daemon);
     program.hears("ended by the operator");
     daemon.wait_for_workers(0);
-    assert_eq!(sessions(&daemon).len(), 0);
+    // Its row goes with the process's end, which the daemon hears a moment after the system.
+    wait_until(|| sessions(&daemon).is_empty());
 }
 
 #[test]
