@@ -22,7 +22,11 @@ impl Stage {
     }
 
     fn run(&self, address: &str, flags: &[&str], mode: &str) -> Outcome {
-        let program = Program::new(self.folder.path().join("start"), &[mode]).on(&self.daemon, address);
+        self.run_program("start", address, flags, mode)
+    }
+
+    fn run_program(&self, name: &str, address: &str, flags: &[&str], mode: &str) -> Outcome {
+        let program = Program::new(self.folder.path().join(name), &[mode]).on(&self.daemon, address);
         let program = flags.iter().fold(program, |program, flag| program.flag(flag));
         let cache = self.folder.path().join("cache").display().to_string();
         program.variable("FLOE_STATS", "json").variable("XDG_CACHE_HOME", &cache).run()
@@ -30,7 +34,11 @@ impl Stage {
 
     /// A start that is right.
     fn start(&self, flags: &[&str], mode: &str) -> Statistics {
-        let outcome = self.run(self.daemon.tcp(), flags, mode);
+        self.start_program("start", flags, mode)
+    }
+
+    fn start_program(&self, name: &str, flags: &[&str], mode: &str) -> Statistics {
+        let outcome = self.run_program(name, self.daemon.tcp(), flags, mode);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{mode}: {}", outcome.stderr);
         outcome.statistics()
     }
@@ -52,6 +60,20 @@ fn a_second_start_waits_for_what_is_new() {
     println!("waits: {} without, {} at a first start, {} at a second", near.waits(), first.waits(), second.waits());
     assert_eq!((second.modules_sent, second.modules_known), (0, first.modules_known));
     assert_eq!(second.waits(), 3, "{second:?}");
+}
+
+/// Libraries are the same for many programs: what another one found and asked is asked for with each.
+#[test]
+fn a_first_start_asks_for_what_another_program_used_of_its_libraries() {
+    let stage = Stage::new();
+    let first = stage.start(&["--far"], "plain");
+    let [program, other] = ["start", "other"].map(|name| stage.folder.path().join(name));
+    std::fs::copy(program, other).expect("a copy");
+    let others_first = stage.start_program("other", &["--far"], "plain");
+    println!("waits: {} of a first start, {} of another program's", first.waits(), others_first.waits());
+    // Two to catch up, two blocks, for each library its load, its kernels and what is asked about them, and the number.
+    assert!(others_first.waits() <= 2 + 2 + 4 * 3 + 1, "{others_first:?}");
+    assert!(first.waits() > 2 * others_first.waits(), "{first:?}");
 }
 
 #[test]

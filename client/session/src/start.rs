@@ -22,6 +22,8 @@ use crate::vgpu::occupancy::{Question, Settings};
 const MOST_BYTES: u64 = 1 << 20;
 /// Files of a user.
 const MOST_FILES: usize = 256;
+/// Other programs of which a first start asks what they used.
+const OTHERS: usize = 8;
 
 /// Samples of a container by which it is known again, and their bytes.
 const SAMPLES: usize = 16;
@@ -32,6 +34,8 @@ const SAMPLE: usize = 256;
 pub(crate) struct Start {
     file: PathBuf,
     before: Record,
+    /// What other programs used last, where this one has not started before: it may bring the same libraries.
+    others: Record,
     now: Mutex<Record>,
 }
 
@@ -54,8 +58,9 @@ impl Start {
     }
 
     fn at(file: PathBuf) -> Self {
-        let before = read(&file).unwrap_or_default();
-        Self { file, before, now: Mutex::default() }
+        let before = read(&file);
+        let others = if before.is_none() { of_others(&file) } else { Record::default() };
+        Self { file, before: before.unwrap_or_default(), others, now: Mutex::default() }
     }
 
     /// What earlier starts used.
@@ -66,7 +71,8 @@ impl Start {
     /// What earlier starts used of libraries of this look.
     pub(crate) fn used(&self, look: &Look) -> Used {
         let mut all = Used::default();
-        self.before.libraries.iter().filter(|(name, _)| name.look == *look).for_each(|(_, used)| all.add(used));
+        let known = self.before.libraries.iter().chain(&self.others.libraries);
+        known.filter(|(name, _)| name.look == *look).for_each(|(_, used)| all.add(used));
         all
     }
 
@@ -155,6 +161,13 @@ fn read(file: &Path) -> Option<Record> {
     if bytes as u64 > MOST_BYTES { None } else { Record::of_text(&text) }
 }
 
+/// What the programs used that have started last, but for this file's.
+fn of_others(file: &Path) -> Record {
+    let files = file.parent().map(by_age).and_then(Result::ok).unwrap_or_default();
+    let others = files.into_iter().rev().filter(|other| other != file).take(OTHERS);
+    others.filter_map(|other| read(&other)).fold(Record::default(), |newer, older| newer.behind(&older))
+}
+
 /// Writes a record, unless it is too much.
 fn write(file: &Path, record: &Record) -> io::Result<()> {
     let text = record.to_text();
@@ -177,6 +190,13 @@ fn write(file: &Path, record: &Record) -> io::Result<()> {
 
 /// Removes the oldest of the files where there are many.
 fn make_room(folder: &Path) -> io::Result<()> {
+    let files = by_age(folder)?;
+    let many = (files.len() + 1).saturating_sub(MOST_FILES);
+    files.into_iter().take(many).try_for_each(std::fs::remove_file)
+}
+
+/// The files of a folder, the oldest first.
+fn by_age(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -184,8 +204,7 @@ fn make_room(folder: &Path) -> io::Result<()> {
         files.push((std::fs::metadata(&path)?.modified()?, path));
     }
     files.sort();
-    let many = (files.len() + 1).saturating_sub(MOST_FILES);
-    files.into_iter().take(many).try_for_each(|(_, file)| std::fs::remove_file(file))
+    Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
 #[cfg(test)]
@@ -233,6 +252,24 @@ mod tests {
         second.end(Vec::new()).unwrap();
         assert_eq!([1, 2, 3].map(|look| names(&at(), look).len()), [3, 2, 1]);
         assert_eq!(std::fs::read_dir(second.file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_first_start_knows_what_other_programs_used_and_keeps_it_to_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |program: &str| Arc::new(Start::at(folder.path().join(program)));
+        for (program, look) in [("one", 1), ("two", 1), ("two", 2)] {
+            let start = at(program);
+            found(&start, look, program);
+            start.end(Vec::new()).unwrap();
+        }
+        let first = at("three");
+        assert_eq!(names(&first, 1), ["one", "two"]);
+        assert!(first.before().libraries.is_empty(), "nothing of others is asked for before the program brings it");
+        found(&first, 2, "three");
+        first.end(Vec::new()).unwrap();
+        let second = at("three");
+        assert_eq!([1, 2].map(|look| names(&second, look)), [vec![], vec!["three".to_owned()]]);
     }
 
     #[test]

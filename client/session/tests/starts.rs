@@ -3,10 +3,12 @@
 
 mod scripted;
 
-use floe_abi::{Device, Function, function_attribute};
+use floe_abi::{Device, Function, LaunchAttribute, LaunchAttributeValue, Stream, function_attribute, launch_attribute};
 use floe_session::Client;
 use floe_surface::*;
-use floe_wire::{Attribute, LoadLibraryReply, MaxActiveBlocksReply, Request, SetKernelAttributeReply};
+use floe_wire::{
+    Attribute, ClusterOccupancyReply, LoadLibraryReply, MaxActiveBlocksReply, Request, SetKernelAttributeReply,
+};
 use scripted::*;
 
 /// Dynamic shared memory that the program sets.
@@ -34,6 +36,12 @@ fn server(says: fn(i32) -> i32) -> Server {
         }
         Request::MaxActiveBlocks(_) => {
             peer.reply(sequence, &MaxActiveBlocksReply { blocks: if shared == SHARED { 2 } else { 4 } });
+            Flow::Done
+        }
+        Request::ClusterOccupancy(asked) => {
+            let named = asked.attributes.first().map_or(0, |attribute| u32::from(attribute.value[0]));
+            let count = if asked.grid_x == named { 1000 + named } else { 0 };
+            peer.reply(sequence, &ClusterOccupancyReply { count: count as i32 });
             Flow::Done
         }
         _ => Flow::Usual,
@@ -82,6 +90,45 @@ fn kernels_are_asked_about_as_they_were_set_and_set_back() {
     // Answers for a kernel that was not set so are not believed.
     let third = sent(|_| 7, &cache, |_| ());
     assert_eq!(third, ["LoadLibrary", "FindKernel", ask, set, ask, set, set, ask, set]);
+}
+
+/// As cuBLASLt looks for the largest cluster that fits.
+#[test]
+fn a_walk_through_sizes_of_clusters_waits_once_at_a_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    let server = server(|value| value);
+    let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let fit = |size: u32| {
+        let value = LaunchAttributeValue { words: [u64::from(size) | 1 << 32, 1, 0, 0, 0, 0, 0, 0] };
+        let attributes = [LaunchAttribute { id: launch_attribute::CLUSTER_DIMENSION, value, ..Default::default() }];
+        client.occupancy_max_active_clusters(&Launch {
+            function,
+            grid: [size, 1, 1],
+            block: [128, 1, 1],
+            shared_bytes: 0,
+            stream: Stream::LEGACY,
+            cooperative: false,
+            attributes: &attributes,
+            arguments: KernelArguments::NONE,
+        })
+    };
+    assert_eq!(fit(3), Ok(1003));
+    // What was asked for with it is here.
+    client.mem_get_info().unwrap();
+    let before = client.statistics().waits_with_context;
+    for size in 1..=32 {
+        assert_eq!(fit(size), Ok(1000 + size as i32));
+    }
+    assert_eq!(client.statistics().waits_with_context, before);
+    assert_eq!(server.count("ClusterOccupancy"), 32);
+    // Set otherwise, it is asked again.
+    client.func_set_attribute(function, function_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1).unwrap();
+    assert_eq!(fit(9), Ok(1009));
+    client.mem_get_info().unwrap();
+    assert_eq!(server.count("ClusterOccupancy"), 64);
 }
 
 #[test]

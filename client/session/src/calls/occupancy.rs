@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::objects::fitting;
 use crate::objects::function::FunctionState;
 use crate::vgpu::attributes::Attributes;
-use crate::vgpu::occupancy::{Asked, ClusterLaunch, Moment, Question};
+use crate::vgpu::occupancy::{Asked, ClusterLaunch, Expected, Moment, Question};
 use floe_lock::lock;
 
 /// `ClusterOccupancy.what`: clusters on the device at once.
@@ -34,11 +34,30 @@ impl FunctionState {
         let arrived = expected.map(|expected| fitting::arrives(vgpu, &asked.question, &expected)).transpose()?;
         let answer = match arrived.flatten() {
             Some(answer) => answer,
-            None => fitting::ask(vgpu, asked.kernel, &asked.question)?,
+            None => {
+                self.ask_what_follows(&asked, now)?;
+                fitting::ask(vgpu, asked.kernel, &asked.question)?
+            }
         };
         self.note(asked.settings, asked.question.clone());
         lock(&vgpu.occupancy).learn(asked, answer, now);
         Ok(answer)
+    }
+
+    /// Asks for the answers to questions that libraries ask next, together with the one that is waited for (`--far`).
+    fn ask_what_follows(&self, asked: &Asked, now: Moment) -> CudaResult<()> {
+        if !self.is_noted() {
+            return Ok(());
+        }
+        let vgpu = &self.vgpu;
+        for question in asked.question.followers(asked.settings) {
+            let following = Asked { question, ..*asked };
+            if lock(&vgpu.occupancy).is_new(&following) {
+                let ticket = fitting::ask_early(vgpu, following.kernel, &following.question)?;
+                lock(&vgpu.occupancy).expect(following, Expected { ticket, setting: None }, now);
+            }
+        }
+        Ok(())
     }
 
     /// The number of blocks of `block` threads with `shared` bytes of dynamic shared memory that fit a multiprocessor.

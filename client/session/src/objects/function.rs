@@ -224,6 +224,11 @@ impl FunctionState {
         Settings::by(|number| known.get(&number).copied().unwrap_or_default())
     }
 
+    /// Whether what the program asks about it is noted, which is so where a wait is a long one (`--far`).
+    pub(crate) fn is_noted(&self) -> bool {
+        self.origin.is_some()
+    }
+
     /// A question about it has been answered. Where the program has set it by more than these settings, the answer is no other
     /// start's.
     pub(crate) fn note(&self, settings: Settings, question: Question) {

@@ -111,6 +111,17 @@ impl Attributes {
         Some(sizes)
     }
 
+    /// The same with clusters of other sizes.
+    pub(crate) fn with_cluster(&self, sizes: [u32; 3]) -> Self {
+        let mut changed = self.clone();
+        for value in changed.values.iter_mut().filter(|value| value.id == launch_attribute::CLUSTER_DIMENSION) {
+            for (bytes, size) in value.bytes.as_chunks_mut::<4>().0.iter_mut().zip(sizes) {
+                *bytes = size.to_le_bytes();
+            }
+        }
+        changed
+    }
+
     /// Names the events in it as the server knows them.
     pub(crate) fn name_events(&mut self, name: impl Fn(Event) -> CudaResult<u64>) -> CudaResult<()> {
         for value in self.values.iter_mut().filter(|value| is_event(value.id)) {

@@ -105,6 +105,36 @@ pub(crate) enum Question {
     Clusters { what: u32, grid: [u32; 3], block: [u32; 3], shared: u32, attributes: Attributes },
 }
 
+/// The sizes of clusters that libraries walk through, in blocks: as many as any group of multiprocessors has room for.
+const ROW: u32 = 32;
+
+impl Question {
+    /// What libraries ask right behind this question about a kernel that is set so. They look for the best size of a cluster by
+    /// one question for each, and for the blocks that fit with all the shared memory that the kernel may use.
+    pub(crate) fn followers(&self, settings: Settings) -> Vec<Self> {
+        match self {
+            Self::AvailableShared { block, .. } => {
+                let most =
+                    settings.each().find(|(number, _)| *number == function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES);
+                let shared = most.and_then(|(_, bytes)| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+                shared.map(|shared| Self::Blocks { block: *block, shared, flags: 0 }).into_iter().collect()
+            }
+            Self::Clusters { what, grid: grid @ [size, 1, 1], block, shared, attributes }
+                if attributes.cluster() == Some(*grid) =>
+            {
+                let others = (1..=ROW).filter(|other| other != size);
+                let of = |size: u32| {
+                    let grid = [size, 1, 1];
+                    let attributes = attributes.with_cluster(grid);
+                    Self::Clusters { what: *what, grid, block: *block, shared: *shared, attributes }
+                };
+                others.map(of).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// The facts that decide whether the device takes a launch with clusters, if the grid is made of whole clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClusterLaunch {
@@ -138,6 +168,11 @@ impl Occupancy {
         if self.is_as(asked_at) {
             self.expected.insert(asked, expected);
         }
+    }
+
+    /// Whether this is neither known nor asked for.
+    pub(crate) fn is_new(&self, asked: &Asked) -> bool {
+        !self.answers.contains_key(asked) && !self.expected.contains_key(asked)
     }
 
     /// The answer that was asked for early, once.
@@ -199,6 +234,27 @@ mod tests {
 
     fn asked(kernel: u64) -> Asked {
         Asked { kernel, settings: Settings([0; 3]), question: Question::AvailableShared { blocks: 1, block: 32 } }
+    }
+
+    #[test]
+    fn a_walk_through_sizes_of_clusters_is_foreseen_and_no_other_question() {
+        let attributes = |text: &str| Attributes::of_text(text).unwrap_or_default();
+        let of = |size: u32, grid: [u32; 3], others: &str| {
+            let attributes = attributes(&format!("{others}4={size:02x}0000000100000001000000"));
+            Question::Clusters { what: 0, grid, block: [128, 1, 1], shared: 7, attributes }
+        };
+        let foreseen = of(3, [3, 1, 1], "8=01000000,").followers(Settings([0; 3]));
+        assert_eq!(foreseen.len(), 31);
+        for size in (1..=32).filter(|size| *size != 3) {
+            assert!(foreseen.contains(&of(size, [size, 1, 1], "8=01000000,")), "{size}");
+        }
+        assert_eq!(of(3, [6, 1, 1], "").followers(Settings([0; 3])), [], "a launch of two clusters");
+        assert_eq!(of(3, [3, 2, 1], "").followers(Settings([0; 3])), []);
+        let shared = Question::AvailableShared { blocks: 1, block: 64 };
+        assert_eq!(shared.followers(Settings([0, -1, 0])), []);
+        let blocks = Question::Blocks { block: 64, shared: 99, flags: 0 };
+        assert_eq!(shared.followers(Settings([99, -1, 1])), std::slice::from_ref(&blocks));
+        assert_eq!(blocks.followers(Settings([99, -1, 1])), []);
     }
 
     #[test]
