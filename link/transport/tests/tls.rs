@@ -374,3 +374,30 @@ fn files_that_will_not_do_are_named() {
     let mixed = Identity { certificate: other.certificate, key: identity.key };
     assert!(matches!(ServerTls::new(&mixed, None).unwrap_err(), TlsError::Useless(_)));
 }
+
+#[test]
+fn the_last_messages_of_a_peer_that_leaves_arrive() {
+    let (mut bad, rounds) = (0, 60);
+    for _ in 0..rounds {
+        let (mut client, mut server) = by_tls();
+        let reader = std::thread::spawn(move || {
+            let mut got = 0;
+            while let Ok(Some(frame)) = server.receive(Some(deadline())) {
+                assert_eq!(frame.kind, CopyToDevice::KIND);
+                got += 1;
+            }
+            got
+        });
+        for _ in 0..5 {
+            client.send(&message(&pattern(1000))).unwrap();
+        }
+        client.send(&message(&pattern(200_000))).unwrap();
+        drop(client);
+        let got = reader.join().unwrap();
+        if got != 6 {
+            bad += 1;
+            println!("{got} of 6 messages arrived");
+        }
+    }
+    assert_eq!(bad, 0, "of {rounds} peers lost their last messages");
+}

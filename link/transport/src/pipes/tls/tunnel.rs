@@ -86,10 +86,12 @@ pub(crate) fn tunnel(sealed: Arc<dyn Pipe>, socket: Arc<OwnedFd>) -> Result<(Own
         drop(opens);
     };
     let seal = move || {
-        if pass(&clear, &sealed) == Over::From {
-            // What the peer still sends is read and dropped meanwhile.
-            seals.await_other(READING);
-        }
+        let patience = match pass(&clear, &sealed) {
+            Over::From => READING,
+            // What the peer sent before it left is still passed on.
+            Over::To => LAST_WORD,
+        };
+        seals.await_other(patience);
         seals.end_both();
         drop((clear, sealed));
         drop(seals);
