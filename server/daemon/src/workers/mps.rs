@@ -4,9 +4,9 @@
 //! It decides about no session.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floe_shares::{Class, Terms};
+use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;
 
 use super::supervision::{BeforeKill, Ender};
@@ -30,7 +31,7 @@ const PLACES: [&str; 3] = ["/usr/bin", "/usr/local/nvidia/bin", "/run/opengl-dri
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Its time to answer a command, and the bytes of an answer.
 const ANSWER: Duration = Duration::from_secs(2);
-const ANSWER_BYTES: u64 = 4096;
+const ANSWER_BYTES: usize = 4096;
 /// Between its end and its next start.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The daemon's variables that the control daemon gets: where libraries are, and which devices there are.
@@ -113,7 +114,7 @@ impl Mps {
     /// Ends the control daemon, and what it has started. The sessions are over.
     pub(crate) fn end(&self) {
         let Some(tender) = floe_lock::lock(&self.tender).take() else { return };
-        self.control.is_ending.store(true, Ordering::Release);
+        self.control.is_not_started_again();
         let asked = self.control.ask("quit -t 1").is_some();
         let start = Instant::now();
         while asked && !tender.is_finished() && start.elapsed() < PATIENCE {
@@ -143,17 +144,17 @@ impl Control {
     /// Starts it, and starts it again whenever it ends. Says whether it started the first time.
     fn tend(&self, tell: &Sender<Result<(), DaemonError>>) {
         loop {
-            let started = self.launch().and_then(|mut child| {
-                *floe_lock::lock(&self.process) = Some(Ender::of(&child, None)?);
-                let _ = tell.send(Ok(()));
-                let ended = child.wait();
-                *floe_lock::lock(&self.process) = None;
-                ended.map_err(DaemonError::system("cannot wait for MPS"))
-            });
-            let how = match started {
-                Ok(status) => status.to_string(),
-                Err(error) => error.to_string(),
+            let how = match self.begin() {
+                Ok(None) => return,
+                Ok(Some(mut child)) => {
+                    let _ = tell.send(Ok(()));
+                    let ended = child.wait();
+                    *floe_lock::lock(&self.process) = None;
+                    ended.map_err(DaemonError::system("cannot wait for MPS")).map(|status| status.to_string())
+                }
+                Err(error) => Err(error),
             };
+            let how = how.unwrap_or_else(|error| error.to_string());
             let words = format!("{} has ended: {how}{}", self.program.display(), self.last_words());
             let is_ending = self.is_ending.load(Ordering::Acquire);
             // Where nobody hears it any more, it has served.
@@ -164,6 +165,32 @@ impl Control {
                 return;
             }
             std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// It is not started again from here on, and who ends it finds the process that runs, if one does.
+    fn is_not_started_again(&self) {
+        let _process = floe_lock::lock(&self.process);
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Starts it; `None` where it is not to be started any more.
+    fn begin(&self) -> Result<Option<Child>, DaemonError> {
+        let mut process = floe_lock::lock(&self.process);
+        if self.is_ending.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let mut child = self.launch()?;
+        match Ender::of(&child, None) {
+            Ok(ender) => {
+                *process = Some(ender);
+                Ok(Some(child))
+            }
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
         }
     }
 
@@ -191,7 +218,7 @@ impl Control {
         let start = Instant::now();
         while !socket.exists() {
             if let Ok(Err(error)) = told.recv_timeout(Duration::from_millis(10)) {
-                self.is_ending.store(true, Ordering::Release);
+                self.is_not_started_again();
                 return Err(error);
             }
             if start.elapsed() > PATIENCE {
@@ -217,10 +244,12 @@ impl Control {
 
     /// Gives it a command. Returns its answer; `None`: it did not take it, or not in time.
     fn ask(&self, command: &str) -> Option<String> {
+        // Not a pipe, whose end a process that it leaves behind could keep open.
+        let answer = memfd_create("floe-mps-answer", MemfdFlags::CLOEXEC).ok().map(File::from)?;
         let mut asking = Command::new(&self.program)
             .env("CUDA_MPS_PIPE_DIRECTORY", self.pipes())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(Stdio::from(answer.try_clone().ok()?))
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
@@ -233,10 +262,10 @@ impl Control {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let mut answer = String::new();
-        // What it says is a few lines, which a pipe holds.
-        asking.stdout.take()?.take(ANSWER_BYTES).read_to_string(&mut answer).ok()?;
-        (written && asking.wait().ok()?.success()).then_some(answer)
+        let mut bytes = [0; ANSWER_BYTES];
+        let count = answer.read_at(&mut bytes, 0).ok()?;
+        let words = std::str::from_utf8(&bytes[..count]).ok()?;
+        (written && asking.wait().ok()?.success()).then(|| words.to_owned())
     }
 }
 

@@ -3,11 +3,12 @@
 //! worker's output can neither fill the daemon's memory nor look like another's lines. No signal reaches a later
 //! process with the same id.
 
+mod before_kill;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_metrics::SessionEnd;
@@ -15,6 +16,9 @@ use floe_worker::contract::{MOST_REPORTS, Report, STUCK};
 use floe_worker::one_entry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use before_kill::Before;
+pub(crate) use before_kill::BeforeKill;
 
 use super::lines::{Line, Lines};
 use crate::error::DaemonError;
@@ -38,20 +42,6 @@ pub(crate) struct Ender {
     before: Option<Arc<Before>>,
 }
 
-/// What is to be done before a process is killed: it may have work where others would suffer from its death.
-pub(crate) trait BeforeKill: std::fmt::Debug + Send + Sync {
-    /// Ends the work of the process of this id. This may take seconds.
-    fn end_work_of(&self, process: u32);
-}
-
-#[derive(Debug)]
-struct Before {
-    ends: Arc<dyn BeforeKill>,
-    /// The process's id.
-    process: u32,
-    is_ending: AtomicBool,
-}
-
 impl Ender {
     /// Of a process that this one has started.
     ///
@@ -63,7 +53,7 @@ impl Ender {
         let process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()));
         let failed = DaemonError::system("cannot watch a worker");
         let process = Arc::new(process.map_err(|error| failed(error.into()))?);
-        let of = |ends| Arc::new(Before { ends, process: child.id(), is_ending: AtomicBool::new(false) });
+        let of = |ends| Arc::new(Before::of(child.id(), ends));
         Ok(Self { process, before: before.map(of) })
     }
 
@@ -83,17 +73,19 @@ impl Ender {
     pub(crate) fn kill(&self) {
         // The process may just have ended.
         let kill = |process: &OwnedFd| _ = pidfd_send_signal(process, Signal::KILL);
-        let Some(before) = self.before.as_ref().filter(|_| !self.has_ended()) else { return kill(&self.process) };
-        if before.is_ending.swap(true, Ordering::AcqRel) {
-            return;
+        match self.before.as_ref().filter(|_| !self.has_ended()) {
+            None => kill(&self.process),
+            Some(before) => {
+                let process = Arc::clone(&self.process);
+                before.then(move || kill(&process));
+            }
         }
-        let (before, process) = (Arc::clone(before), Arc::clone(&self.process));
-        let ending = std::thread::Builder::new().name("end-work".into()).spawn(move || {
-            before.ends.end_work_of(before.process);
-            kill(&process);
-        });
-        if ending.is_err() {
-            kill(&self.process);
+    }
+
+    /// To be called before the process is waited for: its id may be another's then. Nobody names it from here on.
+    fn await_end_of_work(&self) {
+        if let Some(before) = &self.before {
+            before.await_end();
         }
     }
 }
@@ -128,6 +120,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // Nothing is signalled that has been waited for.
         self.ender.kill();
+        self.ender.await_end_of_work();
         let _ = self.child.wait();
     }
 }
@@ -169,6 +162,7 @@ impl Worker {
         if let Some((reports, words)) = self.child.stdout.take().zip(self.child.stderr.take()) {
             self.hear(&mut voice, Lines::of(reports.into(), REPORT_BYTES), Lines::of(words.into(), WORDS_BYTES), ear);
         }
+        self.ender.await_end_of_work();
         match self.child.wait() {
             Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None },
             Ok(status) => voice.end(status),

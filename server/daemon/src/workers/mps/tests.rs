@@ -76,6 +76,39 @@ fn one_that_ends_is_started_again() {
 }
 
 #[test]
+fn one_that_has_just_ended_is_not_started_again_at_the_end() {
+    let (_folder, worker, control) = with_control(GOOD);
+    let mps = Mps::of(&worker, control).expect("it listens");
+    let first = floe_lock::lock(&mps.control.process).clone().expect("it runs");
+    first.kill();
+    while !first.has_ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    mps.end();
+    assert!(floe_lock::lock(&mps.control.process).is_none());
+}
+
+#[test]
+fn one_that_would_start_the_second_time_is_not_left_running() {
+    let words = format!("[ \"$1\" = -f ] && ! [ -e \"$0.failed\" ] && touch \"$0.failed\" && exit 3\n{GOOD}");
+    let (_folder, worker, control) = with_control(&words);
+    let why = Mps::of(&worker, control).expect_err("it ends").to_string();
+    assert!(why.contains("has ended: exit status: 3"), "{why}");
+}
+
+#[test]
+fn a_process_that_it_leaves_behind_holds_nobody_up() {
+    let words = GOOD.replace("echo 17", "echo 17; while [ ! -e \"$notes/over\" ]; do sleep 0.01; done &");
+    let (folder, worker, control) = with_control(&words);
+    let mps = Mps::of(&worker, control).expect("it listens");
+    mps.control.end_work_of(99);
+    let told = std::fs::read_to_string(folder.path().join("told")).expect("it was told something");
+    assert_eq!(told, "get_server_list \nterminate_client 17 99\n");
+    std::fs::write(folder.path().join("over"), "").expect("written");
+    mps.end();
+}
+
+#[test]
 fn one_that_does_not_start_is_named_with_its_last_words() {
     let (_folder, worker, control) =
         with_control("echo nonsense; echo 'no such user' > \"$CUDA_MPS_LOG_DIRECTORY/control.log\"; exit 3");
