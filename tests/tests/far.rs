@@ -86,6 +86,35 @@ fn words_that_kernels_and_program_share_are_as_without() {
 }
 
 /// What one thread waits for is not over for another one that has issued more.
+/// Handlers, children, functions on streams, images in such memory: each hung or ended the program once.
+#[test]
+fn closed_words_are_opened_whoever_meddles() {
+    let stage = Stage::new();
+    let program = stage.folder.path().join("words");
+    compile_c("words", &program);
+    for mode in ["handler", "fork", "host", "image"] {
+        for far in [false, true] {
+            let run = Program::new(program.clone(), &[mode]).on(&stage.daemon, stage.daemon.tcp());
+            let outcome = if far { run.flag("--far") } else { run }.variable("XDG_CACHE_HOME", &stage.cache()).run();
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{mode}: {}", outcome.stderr);
+        }
+    }
+}
+
+/// What a lost server's kernel would have written is nobody's to read.
+#[test]
+fn a_word_that_was_not_written_is_a_fault_and_no_number() {
+    let stage = Stage::new();
+    let program = stage.folder.path().join("words");
+    compile_c("words", &program);
+    let command = format!("pkill -KILL -P {}", stage.daemon.process());
+    let run = Program::new(program, &["lost", &command]).on(&stage.daemon, stage.daemon.tcp()).flag("--far");
+    let outcome = run.variable("XDG_CACHE_HOME", &stage.cache()).run();
+    assert_eq!(outcome.stdout, "", "{}", outcome.stderr);
+    assert_ne!(outcome.code, Some(0));
+    assert!(outcome.stderr.contains("host memory is not what the program takes it for (--far)"), "{}", outcome.stderr);
+}
+
 #[test]
 fn threads_contexts_and_streams_that_stand_are_as_without() {
     let stage = Stage::new();

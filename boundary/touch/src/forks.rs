@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::mapping::shared_file;
 use crate::pages;
@@ -72,6 +72,26 @@ impl Table {
                 self.copies.push((copy, pages.clone()));
             }
         }
+    }
+}
+
+/// Has something done before each fork of this process, by the thread that forks: what was asked for first, and nothing else.
+pub fn before_forks(action: fn()) {
+    ACTION.get_or_init(|| {
+        // SAFETY: as that of the table's functions.
+        unsafe { libc::pthread_atfork(Some(act), None, None) };
+        (action, std::process::id())
+    });
+}
+
+/// What is done before a fork, and the process of which.
+static ACTION: OnceLock<(fn(), u32)> = OnceLock::new();
+
+extern "C" fn act() {
+    // A child has none of the threads that an action may wait for.
+    if let Some((action, _)) = ACTION.get().filter(|(_, process)| *process == std::process::id()) {
+        // A panic has nowhere to go from here.
+        let _ = std::panic::catch_unwind(action);
     }
 }
 

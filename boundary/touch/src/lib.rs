@@ -18,6 +18,7 @@ mod watch;
 mod written;
 
 pub use exchange::Exchanged;
+pub use forks::before_forks;
 pub use mapping::{Mapping, shared_file};
 pub use registry::{FaultHandler, HostFunctionContext, PageFault};
 pub use shutter::Shutter;

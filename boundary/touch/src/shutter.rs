@@ -8,6 +8,7 @@ use std::sync::Arc;
 use floe_surface::HostPages;
 
 use crate::registry::FaultHandler;
+use crate::signal;
 use crate::span::Access;
 use crate::watch::Watch;
 
@@ -35,6 +36,8 @@ impl Shutter {
 
     /// Closes them: a touch is a page fault. False where the system refuses.
     pub fn close(&mut self) -> bool {
+        // The program may have a handler of its own meanwhile.
+        signal::install();
         self.is_closed = self.is_closed || self.protect(Access::Closed);
         self.is_closed
     }

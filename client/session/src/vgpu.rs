@@ -234,8 +234,14 @@ impl Vgpu {
         if !self.order.waits_for_legacy(progress) {
             return Ok(());
         }
-        let nothing = connection::HostWork::Own(Box::new(|| {}));
-        self.connection.host_function(progress, self.next_id(), nothing)
+        self.host_function(progress, connection::HostWork::Own(Box::new(|| {})))
+    }
+
+    /// Puts a host function on a stream.
+    pub(crate) fn host_function(&self, progress: &Arc<StreamProgress>, work: connection::HostWork) -> CudaResult<()> {
+        // A synchronization of another thread sees it, or has nothing told to it that comes behind it.
+        let _held = self.far.hold();
+        self.connection.host_function(progress, self.next_id(), work)
     }
 
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the

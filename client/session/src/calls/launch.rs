@@ -147,7 +147,6 @@ impl LaunchCalls for Client {
             return self.record_work(&stream, Work::Host(HostWorkOfNode::new(function)));
         }
         let stream = self.working_stream(stream)?;
-        let vgpu = &stream.vgpu;
-        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Function(function))
+        stream.vgpu.host_function(stream.progress(), HostWork::Function(function))
     }
 }

@@ -255,8 +255,7 @@ impl StreamCalls for Client {
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        let vgpu = &stream.vgpu;
-        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Callback(callback))
+        stream.vgpu.host_function(stream.progress(), HostWork::Callback(callback))
     }
 
     fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {

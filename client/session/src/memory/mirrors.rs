@@ -243,6 +243,11 @@ impl Mirrors {
         among(&mut ranges, at, bytes).all(|mirror| mirror.closable.as_mut().is_none_or(Closable::open))
     }
 
+    /// Whether any is closed to the program.
+    pub(crate) fn any_closed(&self) -> bool {
+        self.any() && lock(&self.ranges).values().any(|it| it.closable.as_ref().is_some_and(Closable::is_closed))
+    }
+
     /// Whether any of these bytes may be closed to the program.
     pub(crate) fn may_close(&self, at: u64, bytes: u64) -> bool {
         self.any() && among(&mut lock(&self.ranges), at, bytes).any(|mirror| mirror.closable.is_some())

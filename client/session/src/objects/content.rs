@@ -23,6 +23,8 @@ pub(crate) struct Contents<'a> {
 impl<'a> Contents<'a> {
     /// The contents of an image that this vGPU's device takes.
     pub(crate) fn of(image: &'a Image<'_>, vgpu: &Vgpu) -> Self {
+        // They are read while something is sent, when nobody opens memory.
+        image.containers.iter().for_each(|bytes| vgpu.keep_mirrors_open(bytes.as_ptr() as u64, bytes.len() as u64));
         let kept = image.kept_for(&[vgpu.takes], &floe_image::Limits::default());
         let hash = |pieces: &floe_image::Pieces<'_>| {
             let mut hasher = blake3::Hasher::new();

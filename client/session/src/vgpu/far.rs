@@ -21,6 +21,18 @@ use floe_lock::lock;
 /// Answers that may be outstanding. Behind more of them the program waits: it is never further ahead of the GPU than that.
 const MOST_AHEAD: usize = 64;
 
+/// The vGPUs whose synchronizations may return at once.
+static ALL: Mutex<Vec<Weak<Vgpu>>> = Mutex::new(Vec::new());
+
+/// A child of `fork` has the pages as they are, and nobody who opens them.
+fn open_before_fork() {
+    let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
+    for vgpu in all.iter().filter(|vgpu| vgpu.mirrors.any_closed()) {
+        // What failed, the program's calls say.
+        vgpu.with_nothing_owed(|mirrors, _| mirrors.open(0, u64::MAX));
+    }
+}
+
 /// What one vGPU's program has not waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Far {
@@ -55,6 +67,8 @@ impl Far {
     /// Synchronizations of this vGPU, whose this is, may return at once from now on.
     pub(crate) fn allow(&self, vgpu: &Arc<Vgpu>) {
         let _ = self.opener.set(Arc::new(Opener(Arc::downgrade(vgpu))));
+        lock(&ALL).push(Arc::downgrade(vgpu));
+        floe_touch::before_forks(open_before_fork);
         self.is_on.store(true, Ordering::Release);
     }
 
@@ -280,26 +294,34 @@ impl Vgpu {
         asked.iter().try_for_each(|ticket| self.connection.await_answer(ticket))
     }
 
-    /// Opens mirrors to the program, which touches these bytes.
+    /// Opens mirrors to the program, which touches these bytes. Work that has failed and that it takes for over has not written
+    /// them: unless a call has said so, the touch is a fault that nobody handles.
     fn open_mirrors(&self, at: u64, bytes: u64) -> bool {
-        self.with_nothing_owed(|mirrors| mirrors.open(at, bytes))
+        self.with_nothing_owed(|mirrors, settled| match settled {
+            Err(error) if !self.errors.is_told() => {
+                log!(Error, "host memory is not what the program takes it for (--far), at {at:#x}: {error}");
+                false
+            }
+            _ => mirrors.open(at, bytes),
+        })
     }
 
     /// The program has floe copy bytes of its own: of those, no mirror is closed from here on.
     pub(crate) fn keep_mirrors_open(&self, at: u64, bytes: u64) {
         if self.far.is_on() && self.mirrors.may_close(at, bytes) {
-            self.with_nothing_owed(|mirrors| mirrors.keep_open(at, bytes));
+            // Where work has failed, the call that has the bytes copied says so.
+            self.with_nothing_owed(|mirrors, _| mirrors.keep_open(at, bytes));
         }
     }
 
     /// Does something with mirrors when nothing is left that the program takes for over and may not be.
-    fn with_nothing_owed<T>(&self, act: impl FnOnce(&Mirrors) -> T) -> T {
+    fn with_nothing_owed<T>(&self, act: impl FnOnce(&Mirrors, CudaResult<()>) -> T) -> T {
         loop {
             let settled = self.settle_presumed();
             let mut state = lock(&self.far.state);
             // Where the link is over, no more comes.
             if settled.is_err() || !state.owes() {
-                return act(&self.mirrors);
+                return act(&self.mirrors, settled);
             }
         }
     }

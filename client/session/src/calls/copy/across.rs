@@ -125,6 +125,7 @@ impl StreamState {
     /// Posts something that the stream waits at until another server has done its part.
     fn post_standing(&self, message: &impl Message) -> CudaResult<()> {
         let connection = &self.vgpu.connection;
+        let _held = self.vgpu.far.hold();
         let sequence = connection.post_on(self.progress(), message)?;
         self.vgpu.watched.stands(self.progress(), sequence);
         connection.watch();

@@ -38,10 +38,7 @@ impl Client {
         stream.vgpu.send_mirrors()?;
         match work {
             Work::Empty | Work::Alloc(_) | Work::Free(_) => Ok(()),
-            Work::Host(host) => {
-                let vgpu = &stream.vgpu;
-                vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Function(host.function))
-            }
+            Work::Host(host) => stream.vgpu.host_function(stream.progress(), HostWork::Function(host.function)),
             Work::Copy(copy) => self.copy_recorded(stream, &copy.copy),
             Work::Fill(fill) => self.fill_recorded(stream, &fill.fill),
             Work::Record(event) => self.event(*event)?.record_on(stream),

@@ -137,7 +137,7 @@ impl Client {
         };
         let vgpu = &stream.vgpu;
         let work = crate::vgpu::connection::HostWork::Own(Box::new(fill));
-        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), work)?;
+        vgpu.host_function(stream.progress(), work)?;
         vgpu.synchronize_stream(stream.progress())
     }
 }

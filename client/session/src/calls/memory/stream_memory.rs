@@ -126,6 +126,8 @@ impl Client {
         let vgpu = &stream.vgpu;
         // The program may have written between the last look and the mirror's making.
         vgpu.send_mirrors()?;
+        // As with host functions.
+        let _held = vgpu.far.hold();
         let sequence = vgpu.connection.post(message)?;
         stream.progress().issue(sequence);
         if waits.any {
