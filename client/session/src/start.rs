@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -195,16 +195,29 @@ fn make_room(folder: &Path) -> io::Result<()> {
     files.into_iter().take(many).try_for_each(std::fs::remove_file)
 }
 
-/// The files of a folder, the oldest first.
+/// The records in a folder, the oldest first. Whatever else lies there is not floe's, and the folder is the user's own.
 fn by_age(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let own = std::fs::symlink_metadata(folder)?;
+    if !own.is_dir() || own.uid() != rustix::process::getuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         // Not by the entry: that asks for a function of glibc that older ones lack.
-        files.push((std::fs::metadata(&path)?.modified()?, path));
+        let record = std::fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && is_records(&path));
+        files.extend(record.and_then(|found| Some((found.modified().ok()?, path))));
     }
     files.sort();
     Ok(files.into_iter().map(|(_, file)| file).collect())
+}
+
+/// Whether a file has the name of a record, or of one that was not finished.
+fn is_records(file: &Path) -> bool {
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = name.strip_suffix(".new").and_then(|name| name.rsplit_once('.')).map_or(name, |(name, _)| name);
+    let hash = name.rsplit_once('.').map_or("", |(_, hash)| hash);
+    hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -257,7 +270,7 @@ mod tests {
     #[test]
     fn a_first_start_knows_what_other_programs_used_and_keeps_it_to_itself() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |program: &str| Arc::new(Start::at(folder.path().join(program)));
+        let at = |program: &str| Arc::new(Start::at(folder.path().join(name_of(Path::new(program), OsStr::new("")))));
         for (program, look) in [("one", 1), ("two", 1), ("two", 2)] {
             let start = at(program);
             found(&start, look, program);
@@ -292,15 +305,27 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_files_make_room() {
+    fn the_oldest_files_make_room_and_nothing_else_does() {
         let folder = tempfile::tempdir().unwrap();
+        let at = |number: usize| folder.path().join(format!("program.{number:016x}"));
+        let others: Vec<_> = (0..9).map(|number| folder.path().join(format!("{number}.txt"))).collect();
+        others.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        std::os::unix::fs::symlink("/nowhere", folder.path().join("link.0123456789abcdef")).unwrap();
+        std::fs::write(folder.path().join("program.0123456789abcdef.77.new"), "").unwrap();
         for number in 0..MOST_FILES + 5 {
-            let start = Arc::new(Start::at(folder.path().join(number.to_string())));
+            let start = Arc::new(Start::at(at(number)));
             found(&start, 1, "a");
             start.end(Vec::new()).unwrap();
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MOST_FILES);
-        assert!(folder.path().join((MOST_FILES + 4).to_string()).exists());
+        assert_eq!(by_age(folder.path()).unwrap().len(), MOST_FILES);
+        assert!(at(MOST_FILES + 4).exists() && others.iter().all(|file| file.exists()));
+        // A folder that a link leads to is not looked through.
+        let link = folder.path().join("starts");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        assert!(by_age(&link).is_err());
+        let start = Arc::new(Start::at(link.join("program.0123456789abcdef")));
+        found(&start, 1, "a");
+        assert!(start.end(Vec::new()).is_err());
     }
 
     #[test]
