@@ -87,6 +87,9 @@ fn debian(installation: &Path, folder: &Path) -> Result<PathBuf> {
         copy(&repository().join("xtask/package").join(script), &root.join("DEBIAN").join(script), Some(0o755))?;
     }
     fs::write(root.join("DEBIAN/control"), control(&glibc()?))?;
+    // Images are built from the folder.
+    copy(&repository().join("xtask/package/Containerfile"), &folder.join("Containerfile"), None)?;
+    fs::write(folder.join(".containerignore"), "root\n")?;
     let package = folder.join(format!("floe_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
     run(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&root).arg(&package))?;
     Ok(package)

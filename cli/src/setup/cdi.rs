@@ -1,4 +1,4 @@
-//! `floe cdi`: a file by which container engines give containers floe's GPUs (Container Device Interface 0.6).
+//! `floe cdi`: a file by which container engines give containers floe's GPUs (Container Device Interface 0.5).
 //! In: GPUs of servers, this installation. Out: JSON: what is mounted, and which variables are set.
 //! It starts no container and asks no engine. What a container may reach beside that is its engine's to say.
 
@@ -12,8 +12,9 @@ use serde::Serialize;
 use crate::install::Installation;
 use crate::servers;
 
-/// The version of the interface: engines take a file of an older one than their own.
-const VERSION: &str = "0.6.0";
+/// The version of the interface: engines take a file of an older one than their own, and no newer one. This is the first whose
+/// devices may have numbers as names; Podman 4.3 of Debian 12 knows none after it.
+const VERSION: &str = "0.5.0";
 /// Vendor and class, before the `=` of a device.
 const KIND: &str = "floe.dev/gpu";
 /// The name of the device that is all GPUs.
@@ -179,7 +180,7 @@ mod tests {
     fn the_file_has_the_fields_that_the_specification_states() {
         let spec = made(&["unix:///run/floe/floed.sock:0", "unix:///run/floe/floed.sock:1", "gpu1:3"], Some("/etc/t"));
         assert_eq!(fields(&spec), ["cdiVersion", "containerEdits", "devices", "kind"]);
-        assert_eq!(spec["cdiVersion"], "0.6.0");
+        assert_eq!(spec["cdiVersion"], "0.5.0");
         let (vendor, class) = text(&spec["kind"]).split_once('/').expect("vendor and class");
         assert!(vendor.contains('.') && is_name(vendor) && is_name(class) && !class.contains('.'));
         let devices = spec["devices"].as_array().expect("a list");
