@@ -16,6 +16,7 @@ use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, Report};
 use floe_worker::descriptor_passing::Role;
 use floe_worker::move_notices::MoveOrder;
 
+use super::launcher::leases::Lease;
 use super::passing::Member;
 use super::supervision::{End, Worker};
 use super::worker_channel::WorkerChannel;
@@ -45,6 +46,8 @@ pub(crate) struct Post {
     pub(crate) conditions: Arc<Conditions>,
     /// `None`: it has no GPU.
     pub(crate) turn: Option<Arc<TurnPlace>>,
+    /// The user that it runs as; `None`: this process's.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// A worker that runs. Dropping it tells others that it has ended: those that it shared something with, the table, and at
@@ -73,10 +76,11 @@ impl Drop for Running {
 
 /// Gives a connection to a new session's worker and follows the worker to its end.
 pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, admission: Admission) {
-    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, .. } = admission;
+    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease, .. } =
+        admission;
     let source = conditions.source;
     let turn = Some(turn);
-    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn };
+    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease };
     let (worker, running) = match start(server, post, None) {
         Ok(started) => started,
         Err(error) => {
@@ -129,7 +133,7 @@ fn say(server: &Server, source: Source, session: u64, words: std::fmt::Arguments
 }
 
 fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worker, Running), DaemonError> {
-    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn } = post;
+    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease } = post;
     let place = WorkerSettings {
         worker: &server.worker,
         library: &server.device_library,
@@ -143,10 +147,11 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         sandbox: server.sandbox,
         fixed_addresses: server.fixed_addresses,
         mps: server.mps.as_ref(),
+        launcher: server.launcher.as_ref(),
     };
     let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, arrives };
     let seat = row.seat().clone();
-    let worker = match worker_process::start(&place, &posting, worker_end) {
+    let worker = match worker_process::start(&place, &posting, lease, worker_end) {
         Ok(worker) => worker,
         Err(error) => {
             drop(row);
