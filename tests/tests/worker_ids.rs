@@ -447,10 +447,11 @@ fn a_daemon_with_the_three_capabilities_needs_no_root_and_keeps_none() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("it is ours");
     let place = |name: &str| folder.path().join(name).display().to_string();
-    let caps = "setuid,+setgid,+kill";
+    // As a systemd unit has it.
+    let rights = |set| format!("--{set}=-all,+setuid,+setgid,+kill");
     let mut floed = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .args([format!("--inh-caps=-all,+{caps}"), format!("--ambient-caps=-all,+{caps}")])
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"])
+        .args(["inh-caps", "ambient-caps", "bounding-set"].map(rights))
         .arg(open.path().join("bin/floed"))
         .args(["--device-library", "cpu", "--listen", "tcp://127.0.0.1:0", "--worker-ids", "601100-601100"])
         .args(["--socket", &place("socket"), "--token-file", &place("token"), "--module-cache-limit", "0"])

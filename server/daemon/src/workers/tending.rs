@@ -25,6 +25,7 @@ use crate::entrance::gate::Connection;
 use crate::entrance::limits::Source;
 use crate::error::DaemonError;
 use crate::modules::module_keeper::ModuleKeeper;
+use crate::modules::shelf::Shelf;
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::Share;
@@ -163,7 +164,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
     if let Some(words) = &server.unprotected {
         say(server, conditions.source, session, format_args!(": {words}"));
     }
-    if let Err(error) = give_modules(server, session, &channel) {
+    if let Err(error) = give_modules(server, session, conditions.source, &channel) {
         say(server, conditions.source, session, format_args!(": its modules are not cached: {error}"));
     }
     let member = server.peers.begin(seat.clone(), gpu, Arc::clone(&channel));
@@ -173,10 +174,12 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
 }
 
 /// Gives the worker access to the cache of modules, if there is one.
-fn give_modules(server: &Server, session: u64, channel: &WorkerChannel) -> std::io::Result<()> {
+fn give_modules(server: &Server, session: u64, source: Source, channel: &WorkerChannel) -> std::io::Result<()> {
     let Some(cache) = &server.module_cache else { return Ok(()) };
     let (ours, theirs) = cache_ends()?;
-    ModuleKeeper::new(session, Arc::clone(cache)).start(ours)?;
+    // Users whose workers are kept apart do not learn of each other's modules either.
+    let shelf = server.launcher.as_ref().map_or(Shelf::Common, |_| Shelf::Of(source.name()));
+    ModuleKeeper::new(session, Arc::clone(cache), shelf).start(ours)?;
     channel.give_modules(&theirs)
 }
 
