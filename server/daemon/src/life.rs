@@ -281,7 +281,7 @@ fn leave_root(settings: &Settings, account: Option<&Account>) -> Result<(), Daem
         };
         prepare().map_err(DaemonError::system("cannot prepare folders for the user to run as"))?;
         account.become_it()?;
-    } else {
+    } else if settings.worker_ids.is_some() {
         rights::give_up().map_err(DaemonError::system("cannot give up the rights to start workers as others"))?;
     }
     account::warn_of_root();

@@ -48,8 +48,9 @@ pub(crate) fn give_up() -> io::Result<()> {
     if Uid::effective().is_root() {
         return Ok(());
     }
-    let none = CapabilitySet::empty();
-    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    let [effective, permitted, inheritable] = [effective, permitted, inheritable].map(|set| set - NEEDED);
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?)
 }
 
 #[cfg(test)]
