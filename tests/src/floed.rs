@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -121,6 +122,18 @@ impl Floed {
         Self::start_from(installation, folder, &device(), flags, &[], Stdio::inherit())
     }
 
+    /// The same with more environment, and its log in a file, for [`Floed::log`].
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_open_logging(installation: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).expect("it is ours");
+        let log = File::create(folder.path().join(LOG)).expect("a file for its log");
+        Self::start_from(installation, folder, &device(), flags, environment, log.into())
+    }
+
     fn start_in(folder: TempDir, device: &str, flags: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
         Self::start_from(&crate::installation(), folder, device, flags, environment, log)
     }
@@ -145,6 +158,7 @@ impl Floed {
             .env("FLOE_MODULE_CACHE", folder.path().join("modules"))
             // A killed client is gone soon, also where its session would wait for it.
             .env("FLOE_GRACE", "2")
+            .envs(worker_ids().map(|ids| ("FLOE_WORKER_IDS", ids)))
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -254,6 +268,15 @@ impl Floed {
 /// The device library of tests that name none.
 fn device() -> String {
     std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned())
+}
+
+/// Ids for workers of one more daemon, where `FLOE_TEST_WORKER_IDS` has all of them run as other users. Two daemons at once
+/// have different ones.
+fn worker_ids() -> Option<String> {
+    static DAEMONS: AtomicU32 = AtomicU32::new(0);
+    std::env::var_os("FLOE_TEST_WORKER_IDS")?;
+    let first = 1_000_000 + 64 * DAEMONS.fetch_add(1, Ordering::Relaxed);
+    Some(format!("{first}-{}", first + 63))
 }
 
 impl Drop for Floed {

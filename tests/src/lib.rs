@@ -7,6 +7,7 @@
 
 mod cutter;
 mod floed;
+mod opened;
 mod processes;
 mod program;
 mod table;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
-pub use processes::{descendants, open_files, settled, threads};
+pub use opened::Open;
+pub use processes::{children, descendants, is_launcher, open_files, settled, threads};
 pub use program::{Outcome, Program, Statistics};
 pub use table::{Expectation, Linkage, example, examples, examples_between, examples_of_processes};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// Process ids of all living descendants of a process.
+/// Process ids of all living descendants of a process, but for a launcher of workers.
 #[must_use]
 pub fn descendants(process: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
@@ -17,9 +17,24 @@ pub fn descendants(process: u32) -> Vec<u32> {
         let children = parents.iter().filter(|(_, parent)| *parent == ancestor).map(|(child, _)| *child);
         let children: Vec<u32> = children.collect();
         ancestors.extend(&children);
-        found.extend(children);
+        found.extend(children.into_iter().filter(|child| !is_launcher(*child)));
     }
     found
+}
+
+/// Whether a process starts workers for a daemon, which has one such process with `--worker-ids`.
+#[must_use]
+pub fn is_launcher(process: u32) -> bool {
+    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|word| word == b"--launcher")
+}
+
+/// The children of a process that live.
+#[must_use]
+pub fn children(process: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").expect("/proc is mounted");
+    let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter(|child| living_parent(*child) == Some(process)).collect()
 }
 
 /// The parent of a process that is not a zombie.

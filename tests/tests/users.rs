@@ -6,28 +6,16 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use floe_tests::{Floed, descendants, installation};
+use floe_tests::{Floed, Open, descendants};
 use floe_transport::Link;
 use floe_wire::*;
-use tempfile::TempDir;
 
 /// For what a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// The parts of an installation that serve and run a program.
-const PARTS: [&str; 7] = [
-    "bin/floe",
-    "bin/floe-demo",
-    "bin/floe-worker",
-    "bin/floed",
-    "lib/client/cupti/libcupti.so.13",
-    "lib/client/libcuda.so.1",
-    "lib/device/libcuda.so.1",
-];
 
 /// A user of this machine beside root, by its numbers.
 struct User {
@@ -75,28 +63,6 @@ impl User {
     }
 }
 
-/// The installation in a folder that every user may read, which the repository's need not be.
-struct Open {
-    folder: TempDir,
-}
-
-impl Open {
-    fn new() -> Self {
-        let open = Self { folder: tempfile::tempdir().expect("a folder") };
-        std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-        for file in PARTS {
-            let to = open.path().join(file);
-            std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
-            std::fs::copy(installation().join(file), to).expect("copied");
-        }
-        open
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-}
-
 fn socket_of(daemon: &Floed) -> PathBuf {
     daemon.unix().strip_prefix("unix://").expect("a Unix address").into()
 }
@@ -139,7 +105,7 @@ fn answer(link: &mut Link) {
 #[test]
 fn a_server_that_root_starts_as_another_user_has_that_users_rights_and_so_have_its_workers() {
     let Some(user) = User::other() else { return };
-    let open = Open::new();
+    let open = Open::copied();
     let daemon = Floed::start_open(open.path(), &["--user", user.name]);
     let _session = session(&daemon);
     let workers = descendants(daemon.process());
@@ -161,7 +127,7 @@ fn a_server_that_root_starts_as_another_user_has_that_users_rights_and_so_have_i
 #[test]
 fn another_user_of_the_machine_gets_in_at_an_open_socket_with_the_token_only() {
     let Some(user) = User::other() else { return };
-    let open = Open::new();
+    let open = Open::copied();
     let demo = open.path().join("bin/floe-demo").display().to_string();
     // A proxy is also trusted by the user that it runs as.
     for flags in [&[][..], &["--trust-forwarded"]] {

@@ -164,6 +164,8 @@ table! {
         "What is logged: error, warn (with all that workers write), info or debug.";
     user: Text, "FLOE_USER", All, "NAME", unset "floe, where there is such a user",
         "The user to run as, where root has started this.";
+    worker_ids: Text, "FLOE_WORKER_IDS", All, "FIRST-LAST", unset "workers share the server's user",
+        "Ids of users and groups, set aside for workers: each user's workers run as a user of their own. Root has to start this.";
     worker: FilePath, "FLOE_WORKER", All, "PATH", unset "floe-worker beside this executable",
         "The worker's executable.";
     log: Level, "FLOE_LOG", Variable, "LEVEL", unset "warn",

@@ -47,6 +47,11 @@ impl Account {
         }
     }
 
+    /// Its user and group.
+    pub(crate) fn ids(&self) -> (u32, u32) {
+        (self.uid.as_raw(), self.gid.as_raw())
+    }
+
     /// Makes a folder for this user. If root owns the folder already, the user gets it.
     ///
     /// # Errors
@@ -107,6 +112,11 @@ impl Account {
     fn refused(&self, error: impl std::fmt::Display) -> DaemonError {
         DaemonError::User { name: self.name.to_string_lossy().into_owned(), reason: error.to_string() }
     }
+}
+
+/// This process's user and group.
+pub(crate) fn own() -> (u32, u32) {
+    (Uid::effective().as_raw(), Gid::effective().as_raw())
 }
 
 /// Warns if the daemon serves as root.

@@ -153,6 +153,19 @@ pub enum DaemonError {
     /// MPS is asked for and cannot be had.
     #[error("--mps: {0}\n  omit --mps: sessions then have slices of the GPU's time")]
     Mps(String),
+    /// Workers cannot run as users of their own.
+    #[error(
+        "--worker-ids {ids}: {reason}\n  docs/sandbox.md says what it needs, or omit it: workers then share the server's user"
+    )]
+    WorkerIds {
+        /// The ids, as the operator wrote them.
+        ids: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The launcher has ended, and all workers with it.
+    #[error("the launcher of workers has ended, and all sessions with it\n  start the server again")]
+    Launcher,
     /// The operator named a GPU that does not exist.
     #[error("no such GPU: {index}\n  there are {count}, counted from 0")]
     Gpu {

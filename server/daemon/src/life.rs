@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
+use floe_launcher::Ids;
 use floe_metrics::Pulse;
 use floe_transport::{Address, Listener};
 use floe_users::Audit;
@@ -38,6 +39,7 @@ use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
 use crate::usage::{figures, second_look, warden};
 use crate::workers::dialer::Dialer;
+use crate::workers::launcher::{Launcher, rights};
 use crate::workers::moves::registry::Moves;
 use crate::workers::mps::Mps;
 use crate::workers::passing::Peers;
@@ -65,11 +67,10 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     let port = settings.metrics.map(figures::listen).transpose()?;
     // A private daemon serves its own user only, and logs to the program's stderr.
-    let private = served.is_some();
-    let probe = probe_as_its_user(settings, private)?;
+    let (probe, launcher) = probe_as_its_user(settings, served.is_some())?;
     user_tokens.read()?;
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
-    let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
+    let unprotected = if served.is_some() { None } else { say_what_protects(settings, &probe.library)? };
     let sessions = Table::new(sessions(&probe, &offered, settings.suspended_memory));
     let server = Arc::new(Server {
         telemetry: Telemetry::new(&probe.kind),
@@ -80,6 +81,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         cupti: settings.cupti.clone(),
         users: Users::new(settings.policy().cloned(), &offered)?,
         mps: settings.values.mps.then(|| Mps::start(&settings.worker, &probe.kind)).transpose()?,
+        launcher,
         probe,
         offered,
         token,
@@ -116,12 +118,23 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     serve(Doors { listeners, signal, reload, served }, server)
 }
 
-/// Becomes the user that serves, and looks for GPUs as that user.
-fn probe_as_its_user(settings: &Settings, private: bool) -> Result<Probe, DaemonError> {
-    let account = if private { None } else { leave_root(settings)? };
-    let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
+/// Becomes the user that serves, and looks for GPUs as a user that workers run as. If that is not this one, root starts the
+/// launcher first.
+fn probe_as_its_user(settings: &Settings, private: bool) -> Result<(Probe, Option<Launcher>), DaemonError> {
+    let account = if private { None } else { Account::find(settings.values.user.as_deref())? };
+    let probe = |user| probe::probe(&settings.worker, &settings.values.device_library, user);
+    let own = account.as_ref().map_or_else(account::own, Account::ids);
+    let start = |ids: Ids| -> Result<_, DaemonError> {
+        Ok((Launcher::start(&settings.worker, ids, own)?, probe(Some(ids.first()))?))
+    };
+    let launched = settings.worker_ids.map(start).transpose()?;
+    if !private {
+        leave_root(settings, account.as_ref())?;
+    }
+    let (launcher, probed) = launched.unzip();
+    let probed = probed.map_or_else(|| probe(None), Ok)?;
     account.map_or(Ok(()), |account| account.shut())?;
-    Ok(probe)
+    Ok((probed, launcher))
 }
 
 /// Starts the threads that look at sessions, and the one that shows figures.
@@ -253,9 +266,8 @@ fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
 }
 
 /// Prepares what only root can, and becomes the user that the operator names. Warns if the daemon stays root.
-fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
-    let account = Account::find(settings.values.user.as_deref())?;
-    if let Some(account) = &account {
+fn leave_root(settings: &Settings, account: Option<&Account>) -> Result<(), DaemonError> {
+    if let Some(account) = account {
         let prepare = || {
             settings.module_cache.as_ref().map_or(Ok(()), |place| account.give(&place.folder))?;
             let Some(socket) = &settings.socket else { return Ok(()) };
@@ -269,9 +281,11 @@ fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
         };
         prepare().map_err(DaemonError::system("cannot prepare folders for the user to run as"))?;
         account.become_it()?;
+    } else if settings.worker_ids.is_some() {
+        rights::give_up().map_err(DaemonError::system("cannot give up the rights to start workers as others"))?;
     }
     account::warn_of_root();
-    Ok(account)
+    Ok(())
 }
 
 /// Logs the missing parts of the workers' sandbox. Returns the text, which is logged with each session too.
@@ -378,4 +392,5 @@ fn end_workers(server: &Server) {
     let enders = server.sessions().enders();
     enders.iter().for_each(|worker| worker.kill());
     server.mps.as_ref().map(Mps::end);
+    server.launcher.as_ref().map(Launcher::end);
 }

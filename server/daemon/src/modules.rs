@@ -4,3 +4,4 @@
 
 pub(crate) mod module_cache;
 pub(crate) mod module_keeper;
+pub(crate) mod shelf;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use floe_launcher::{Ids, NotIds};
 use floe_settings::{Given, LogFormat, ProcessSource, SERVER, ServerSettings, Source, set_folder, token_file};
 use floe_transport::{Address, Clients, Identity, ServerTls, Transport, suitable_connections};
 use floe_worker::contract::Demand;
@@ -95,6 +96,8 @@ pub struct Settings {
     pub sandbox: Demand,
     /// The worker's executable.
     pub worker: PathBuf,
+    /// The ids of workers that run as users of their own; `None`: they do not, as in a private daemon.
+    pub worker_ids: Option<Ids>,
     /// The form of the log. A private daemon's is text: the command that started it reads it.
     pub log_format: LogFormat,
     /// The process a private daemon serves.
@@ -152,6 +155,7 @@ impl Settings {
             module_cache: module_cache(&values, source),
             sandbox: demand(values.no_sandbox, values.require_sandbox)?,
             worker: values.worker.clone().map_or_else(worker_beside_this_executable, Ok)?,
+            worker_ids: None,
             log_format: if options.private { LogFormat::Text } else { values.log_format },
             until_exit_of: options.until_exit_of,
             values,
@@ -195,6 +199,7 @@ impl Settings {
         }
         self.tcp = Some(tcp);
         self.metrics = values.metrics;
+        self.worker_ids = values.worker_ids.as_deref().map(|text| worker_ids(text, values.mps)).transpose()?;
         self.socket = Some(values.socket.clone().unwrap_or_else(|| default_socket(source)));
         let token_file = || values.token_file.clone().unwrap_or_else(|| token_file(source));
         self.token_file = (!values.no_token).then(token_file);
@@ -211,6 +216,15 @@ pub fn tokens_folder() -> Result<PathBuf, DaemonError> {
     let values = ServerSettings::read(&Given::gather(&SERVER, &[], source)?)?;
     let token = values.token_file.unwrap_or_else(|| token_file(source));
     Ok(values.tokens.unwrap_or_else(|| token.with_file_name("tokens")))
+}
+
+/// The ids of workers that run as users of their own.
+fn worker_ids(text: &str, mps: bool) -> Result<Ids, DaemonError> {
+    let wrong = |reason| DaemonError::WorkerIds { ids: text.to_owned(), reason };
+    if mps {
+        return Err(wrong("NVIDIA's MPS (--mps) serves workers of one user only".to_owned()));
+    }
+    text.parse().map_err(|error: NotIds| wrong(error.to_string()))
 }
 
 fn sessions(values: &ServerSettings) -> Share {

@@ -24,6 +24,8 @@ use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
 use crate::workers::dialer::Dialer;
+use crate::workers::launcher::Launcher;
+use crate::workers::launcher::leases::{Lease, NoId};
 use crate::workers::moves::registry::Moves;
 use crate::workers::mps::Mps;
 use crate::workers::passing::Peers;
@@ -73,6 +75,8 @@ pub(crate) struct Server {
     pub(crate) unprotected: Option<String>,
     /// Whether addresses are the same in every worker.
     pub(crate) fixed_addresses: bool,
+    /// Starts workers, where they run as users of their own.
+    pub(crate) launcher: Option<Launcher>,
     /// NVIDIA's MPS, where sessions of a GPU compute side by side.
     pub(crate) mps: Option<Mps>,
     pub(crate) session_limits: SessionLimits,
@@ -137,6 +141,14 @@ impl Server {
             }
             Err(error) => warn(format_args!("the certificates stay as they were: {error}")),
         }
+    }
+
+    /// The user that one more worker of this peer runs as; `None`: this process's.
+    ///
+    /// # Errors
+    /// [`NoId`]: other users' workers have all.
+    pub(crate) fn lease(&self, source: Source) -> Result<Option<Lease>, NoId> {
+        self.launcher.as_ref().map(|launcher| launcher.lease(source.name())).transpose()
     }
 
     /// The table of sessions.

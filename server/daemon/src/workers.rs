@@ -5,6 +5,7 @@
 mod broker;
 pub(crate) mod dialer;
 pub(crate) mod driver_settings;
+pub(crate) mod launcher;
 mod lines;
 pub(crate) mod moves;
 pub(crate) mod mps;

@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result};
 use floe_abi::CudaError;
 use floe_device::cupti::Cupti;
 use floe_device::{Device, Gpu, OpenLibraryError, room};
+use floe_launcher::{Launcher, READY};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Asks, Demand, Report, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Noticed, Passed, Role, Taker};
@@ -35,7 +36,8 @@ use floe_worker::{
     leave_no_room, mps, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use reports::{FAILED, Reports, Seen};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::net::SendFlags;
+use rustix::process::{PidfdFlags, Signal, getppid, pidfd_open, set_parent_process_death_signal};
 
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
 
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
         }
         (["--probe", library], _) => probe(library),
         (["--check-sandbox", library], _) => check_sandbox(library),
+        ([floe_launcher::LAUNCHER, ids, user, group], _) => launch(ids, user, group),
+        ([floe_launcher::SWEEP, id], _) => id.parse().map_err(Into::into).and_then(|id| Ok(floe_launcher::sweep(id)?)),
         (["--mps-control", program], _) => Err(mps::become_control(program)).with_context(|| (*program).to_owned()),
         ([], Ok(task)) => session(&task),
         _ => Err(anyhow::anyhow!(USAGE)),
@@ -80,6 +84,25 @@ fn check_sandbox(library: &str) -> Result<()> {
     line.push('\n');
     io::stdout().write_all(line.as_bytes())?;
     Ok(())
+}
+
+/// Becomes the launcher of workers with these ids, for the daemon at standard input, which runs as this user and group.
+fn launch(ids: &str, user: &str, group: &str) -> Result<()> {
+    close_inherited()?;
+    let daemon = io::stdin().as_fd().try_clone_to_owned()?;
+    let parent = getppid().context("the daemon has ended")?;
+    let life = pidfd_open(parent, PidfdFlags::empty())?;
+    let prepare = || -> Result<Launcher> {
+        let (user, group) = (user.parse()?, group.parse()?);
+        let launcher = Launcher::new(ids.parse()?, std::env::current_exe()?);
+        sandbox::empty_bounding_set()?;
+        floe_launcher::become_launcher(user, group).context("keeping the rights to start workers only")?;
+        Ok(launcher)
+    };
+    let prepared = prepare();
+    let word = prepared.as_ref().map_or_else(|error| format!("{error:#}"), |_| READY.to_owned());
+    floe_launcher::send(&daemon, word.as_bytes(), &[], SendFlags::empty())?;
+    Ok(prepared?.serve(&daemon, &life)?)
 }
 
 /// Becomes a process that harms nobody but its own session, whatever a client makes of it. Nothing of the client has been read.

@@ -191,6 +191,9 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
     let system = |error: DaemonError| refusal(server, SessionRefusal::System, error.to_string());
     let (door, channel, worker_end) = ends(conditions.bulk_connections, conditions.grace_ms != 0).map_err(system)?;
     let key = door.key();
+    let lease = server
+        .lease(conditions.source)
+        .map_err(|no_id| refusal(server, SessionRefusal::ServerFull, no_id.to_string()))?;
     let turn = take_turns(server, conditions, *gpu, None, &channel)
         .map_err(|detail| refusal(server, SessionRefusal::Share, detail))?;
     let session_request = session_request.clone();
@@ -216,6 +219,7 @@ fn seat(server: &Server, sessions: &mut Sessions, applicant: &Applicant) -> Resu
         asks: sessions.accounting().asks(*gpu, conditions.is_guaranteed),
         key,
         conditions: Arc::clone(conditions),
+        lease,
     })
 }
 

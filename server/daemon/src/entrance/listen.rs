@@ -41,7 +41,8 @@ const SERVED: u64 = 1;
 const LEFT: u64 = 2;
 const ASKED: u64 = 3;
 const RELOAD: u64 = 4;
-const LISTENERS: u64 = 5;
+const LAUNCHER: u64 = 5;
+const LISTENERS: u64 = 6;
 const CONNECTIONS: u64 = 1 << 32;
 
 /// The descriptors that the loop waits for.
@@ -73,6 +74,7 @@ pub(crate) fn accept_all(
                 LEFT => server.gate.hear(),
                 ASKED => server.pulse.beat(),
                 RELOAD => porch.reload(server),
+                LAUNCHER => return Err(DaemonError::Launcher),
                 CONNECTIONS.. => porch.look(*event - CONNECTIONS, server),
                 listener => porch.accept(listener - LISTENERS, server),
             }
@@ -116,6 +118,9 @@ impl<'a> Porch<'a> {
         }
         if let Some(reload) = &doors.reload {
             porch.watch(reload, RELOAD)?;
+        }
+        if let Some(launcher) = &server.launcher {
+            porch.watch(launcher.life(), LAUNCHER)?;
         }
         for (listener, index) in doors.listeners.iter().zip(LISTENERS..) {
             porch.watch(listener, index)?;

@@ -1,4 +1,4 @@
-//! Contents of modules on disk, each in a file named by its hash; the daemon alone writes them.
+//! Contents of modules on disk, each in a file named by its hash, or by that and its user; the daemon alone writes them.
 //! In: hashes, and sealed memory with contents. Out: read-only files that were hashed by this process since they last changed.
 //! It believes no worker about a content, and gives out no file that another user can change. It never waits for
 //! another daemon: files get their name when they are complete, and a removed file stays readable for those that have
@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use floe_worker::cache_channel::Hash;
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::shelf::Content;
 
 /// The prefix of files that are not complete.
 const UNFINISHED: &str = "unfinished-";
@@ -35,7 +37,7 @@ pub(crate) struct ModuleCache {
 struct Known {
     /// Bytes that may be added before the folder is read again.
     room: u64,
-    /// Files that had the right hash when they were last read.
+    /// Files that had the right hash when they were last read, by their names.
     whole: HashMap<Hash, Stamp>,
 }
 
@@ -100,10 +102,11 @@ impl ModuleCache {
     }
 
     /// The content of this hash and size. Removes a file whose content does not have its hash.
-    pub(crate) fn find(&self, hash: &Hash, bytes: u64) -> Option<File> {
-        let path = self.folder.join(name_of(hash));
+    pub(crate) fn find(&self, content: impl Into<Content>, bytes: u64) -> Option<File> {
+        let content = content.into();
+        let path = self.folder.join(name_of(&content.name));
         let file = readable(&path).ok()?;
-        if !self.is_whole(hash, &file) {
+        if !self.is_whole(&content, &file) {
             // Another daemon may have removed it.
             let _ = std::fs::remove_file(&path);
             return None;
@@ -114,37 +117,38 @@ impl ModuleCache {
         }
         // The times show which file was used last. A file system without them only evicts less well.
         let _ = file.set_modified(SystemTime::now());
-        self.note(hash, &file);
+        self.note(&content, &file);
         // A new open, since a file's position is shared by all holders of one descriptor.
         readable(&path).ok()
     }
 
     /// Reads a file again that a worker reports as damaged. Returns whether it was removed.
-    pub(crate) fn look_again(&self, hash: &Hash) -> bool {
-        self.known().whole.remove(hash);
-        let path = self.folder.join(name_of(hash));
+    pub(crate) fn look_again(&self, content: impl Into<Content>) -> bool {
+        let content = content.into();
+        self.known().whole.remove(&content.name);
+        let path = self.folder.join(name_of(&content.name));
         let Ok(file) = readable(&path) else { return false };
-        !self.is_whole(hash, &file) && std::fs::remove_file(&path).is_ok()
+        !self.is_whole(&content, &file) && std::fs::remove_file(&path).is_ok()
     }
 
     /// Whether the file has its hash. It is read only if it has changed since the last time.
-    fn is_whole(&self, hash: &Hash, file: &File) -> bool {
+    fn is_whole(&self, Content { hash, name }: &Content, file: &File) -> bool {
         let stamp = Stamp::of(file).ok();
-        if stamp.is_some() && self.known().whole.get(hash) == stamp.as_ref() {
+        if stamp.is_some() && self.known().whole.get(name) == stamp.as_ref() {
             return true;
         }
         let whole = hash_of_file(file).is_ok_and(|found| found == *hash);
         // A file that changes while it is read gets another stamp, so it is read again later.
         match stamp.filter(|_| whole) {
-            Some(stamp) => drop(self.known().whole.insert(*hash, stamp)),
-            None => drop(self.known().whole.remove(hash)),
+            Some(stamp) => drop(self.known().whole.insert(*name, stamp)),
+            None => drop(self.known().whole.remove(name)),
         }
         whole
     }
 
-    fn note(&self, hash: &Hash, file: &File) {
+    fn note(&self, content: &Content, file: &File) {
         if let Ok(stamp) = Stamp::of(file) {
-            self.known().whole.insert(*hash, stamp);
+            self.known().whole.insert(content.name, stamp);
         }
     }
 
@@ -153,16 +157,17 @@ impl ModuleCache {
     ///
     /// # Errors
     /// The system's; FILE_TOO_LARGE for bytes that are over the limit by themselves; INVALID_DATA for another hash.
-    pub(crate) fn store(&self, hash: &Hash, bytes: u64, memory: &File) -> io::Result<File> {
+    pub(crate) fn store(&self, content: impl Into<Content>, bytes: u64, memory: &File) -> io::Result<File> {
+        let content = content.into();
         self.make_room(bytes)?;
         // A random name is unique. Process ids repeat, also on machines that share a folder.
         let mut name = [0; 16];
         getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
         let unfinished = self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name)));
-        let path = self.folder.join(name_of(hash));
-        let written = copy(memory, bytes, &unfinished, hash).and_then(|file| {
+        let path = self.folder.join(name_of(&content.name));
+        let written = copy(memory, bytes, &unfinished, &content.hash).and_then(|file| {
             std::fs::rename(&unfinished, &path)?;
-            self.note(hash, &file);
+            self.note(&content, &file);
             readable(&path)
         });
         written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
@@ -192,7 +197,7 @@ impl ModuleCache {
                 }
                 // Another daemon may have removed it.
                 let _ = std::fs::remove_file(&file.path);
-                known.whole.remove(&file.hash);
+                known.whole.remove(&file.name);
                 total -= file.bytes;
             }
         }
@@ -215,7 +220,7 @@ impl ModuleCache {
                 }
             } else if let Ok(hash) = blake3::Hash::from_hex(name) {
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                files.push(Kept { hash: *hash.as_bytes(), path: entry.path(), bytes: metadata.len(), used });
+                files.push(Kept { name: *hash.as_bytes(), path: entry.path(), bytes: metadata.len(), used });
             }
         }
         Ok(files)
@@ -250,7 +255,7 @@ fn copy(memory: &File, bytes: u64, path: &Path, hash: &Hash) -> io::Result<File>
 
 /// A file of the cache.
 struct Kept {
-    hash: Hash,
+    name: Hash,
     path: PathBuf,
     bytes: u64,
     used: SystemTime,

@@ -12,6 +12,7 @@ use floe_worker::cache_channel::{CacheAnswer, CacheEnd, CacheRequest, Hash};
 
 use super::module_cache;
 use super::module_cache::ModuleCache;
+use super::shelf::Shelf;
 use crate::warn;
 
 /// The most requests of one session: several for each module of the largest programs.
@@ -23,6 +24,7 @@ const COMPLAINTS: u32 = 64;
 pub(crate) struct ModuleKeeper {
     session: u64,
     cache: Arc<ModuleCache>,
+    shelf: Shelf,
     /// Bytes it may still store. It begins with half of the folder, so that no session evicts all of the others'
     /// contents.
     may_store: u64,
@@ -33,10 +35,10 @@ pub(crate) struct ModuleKeeper {
 }
 
 impl ModuleKeeper {
-    /// A session's keeper.
-    pub(crate) fn new(session: u64, cache: Arc<ModuleCache>) -> Self {
+    /// The keeper of a session that has this shelf.
+    pub(crate) fn new(session: u64, cache: Arc<ModuleCache>, shelf: Shelf) -> Self {
         let may_store = (cache.limit() / 2).max(1);
-        Self { session, cache, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
+        Self { session, cache, shelf, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
     }
 
     /// Answers on a thread of its own, until the worker has ended.
@@ -68,7 +70,7 @@ impl ModuleKeeper {
 
     fn handle(&mut self, request: CacheRequest) -> (CacheAnswer, Option<File>) {
         match request {
-            CacheRequest::Find(hash, bytes) => match self.cache.find(&hash, bytes) {
+            CacheRequest::Find(hash, bytes) => match self.cache.find(self.shelf.content(&hash), bytes) {
                 Some(file) => (CacheAnswer::Here, Some(file)),
                 None => (CacheAnswer::Missing, None),
             },
@@ -77,7 +79,7 @@ impl ModuleKeeper {
             CacheRequest::Damaged(hash) => {
                 if let Some(left) = self.may_complain.checked_sub(1) {
                     self.may_complain = left;
-                    self.cache.look_again(&hash);
+                    self.cache.look_again(self.shelf.content(&hash));
                 }
                 (CacheAnswer::Missing, None)
             }
@@ -98,7 +100,7 @@ impl ModuleKeeper {
     fn keep(&mut self) -> io::Result<File> {
         let nothing = || io::Error::other("the worker was given no memory to write to");
         let (hash, bytes, memory) = self.given.take().ok_or_else(nothing)?;
-        self.cache.store(&hash, bytes, &memory)
+        self.cache.store(self.shelf.content(&hash), bytes, &memory)
     }
 }
 
@@ -118,11 +120,20 @@ mod tests {
     use super::*;
 
     fn started(limit: u64) -> (tempfile::TempDir, CacheEnd) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let cache = ModuleCache::open(&folder.path().join("modules"), limit).expect("opened");
-        let (daemon, worker) = cache_ends().expect("a socket");
-        ModuleKeeper::new(1, Arc::new(cache)).start(daemon).expect("a thread");
+        let (folder, [worker]) = started_for([Shelf::Common], limit);
         (folder, worker)
+    }
+
+    /// The ends of workers with these shelves, of one cache.
+    fn started_for<const N: usize>(shelves: [Shelf; N], limit: u64) -> (tempfile::TempDir, [CacheEnd; N]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Arc::new(ModuleCache::open(&folder.path().join("modules"), limit).expect("opened"));
+        let start = |shelf| {
+            let (daemon, worker) = cache_ends().expect("a socket");
+            ModuleKeeper::new(1, Arc::clone(&cache), shelf).start(daemon).expect("a thread");
+            worker
+        };
+        (folder, shelves.map(start))
     }
 
     fn ask(worker: &CacheEnd, request: CacheRequest) -> (CacheAnswer, Option<File>) {
@@ -152,6 +163,28 @@ mod tests {
         assert!(matches!(ask(&worker, CacheRequest::Store([0; 32], u64::MAX)).0, CacheAnswer::Refused(_)));
         assert_eq!(ask(&worker, CacheRequest::Find(hash_of(&[1; 40]), 40)).0, CacheAnswer::Here);
         assert_eq!(ask(&worker, CacheRequest::Find(hash_of(&[2; 20]), 20)).0, CacheAnswer::Missing);
+    }
+
+    #[test]
+    fn a_user_finds_nothing_of_anothers_and_takes_nothing_away() {
+        let user = |text| Shelf::Of(Some(floe_users::Name::new(text).expect("a name")));
+        let shelves = [user("alice"), user("alice"), user("bob"), Shelf::Of(None)];
+        let (folder, [alice, again, bob, nobody]) = started_for(shelves, 1000);
+        assert_eq!(store(&alice, b"content", b"content"), CacheAnswer::Here);
+        let hash = hash_of(b"content");
+        let file = std::fs::read_dir(folder.path().join("modules")).expect("readable").next();
+        let name = file.expect("kept").expect("kept").file_name().into_string().expect("text");
+        let name = *blake3::Hash::from_hex(name).expect("a hash").as_bytes();
+        for hash in [hash, name] {
+            for other in [&bob, &nobody] {
+                assert_eq!(ask(other, CacheRequest::Find(hash, 7)).0, CacheAnswer::Missing);
+                assert_eq!(ask(other, CacheRequest::Damaged(hash)).0, CacheAnswer::Missing);
+            }
+        }
+        assert_eq!(store(&bob, b"content", b"content"), CacheAnswer::Here);
+        for worker in [&again, &bob] {
+            assert_eq!(ask(worker, CacheRequest::Find(hash, 7)).0, CacheAnswer::Here);
+        }
     }
 
     #[test]

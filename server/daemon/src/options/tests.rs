@@ -40,6 +40,18 @@ fn understood(flags: &[Flag<'_>]) -> Settings {
 const YES: &str = "yes";
 
 #[test]
+fn ids_of_workers_are_a_range_and_stand_not_beside_mps() {
+    assert_eq!(understood(&[]).worker_ids, None);
+    let ids =
+        |flags: &[Flag<'_>]| settings(flags).map(|settings| settings.worker_ids).map_err(|error| error.to_string());
+    let range = ("worker_ids", "600000-600063");
+    assert_eq!(ids(&[range]).map(|ids| ids.map(|ids| ids.to_string())), Ok(Some("600000-600063".to_owned())));
+    let refused = |flags: &[Flag<'_>]| ids(flags).expect_err("refused");
+    assert!(refused(&[range, ("mps", YES)]).starts_with("--worker-ids 600000-600063: NVIDIA's MPS"));
+    assert!(refused(&[("worker_ids", "0-63")]).starts_with("--worker-ids 0-63: ids for workers are from 1000"));
+}
+
+#[test]
 fn an_open_address_without_a_token_is_refused() {
     let open = [("listen", "tcp://0.0.0.0:1"), ("no_token", YES)];
     assert!(matches!(settings(&open), Err(DaemonError::Insecure(_))));

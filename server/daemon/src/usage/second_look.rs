@@ -117,7 +117,7 @@ mod tests {
     use crate::usage::accounting::TOLERANCE;
     use crate::usage::request::SessionRequest;
     use crate::usage::sessions::tests::{ends, with};
-    use crate::workers::supervision::Worker;
+    use crate::workers::supervision::{Process, Worker};
 
     const GIB: u64 = 1 << 30;
     /// Bytes of a context.
@@ -129,7 +129,7 @@ mod tests {
     fn begin(sessions: &mut Sessions) -> (u64, Worker) {
         let mut sleep = Command::new("sleep");
         let child = sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let worker = Worker::of(child.expect("sleep runs"), None).expect("it is watched");
+        let worker = Worker::of(Process::Own(child.expect("sleep runs")), None).expect("it is watched");
         let peer = Peer::Unix { uid: 1, pid: 2 };
         let session_request = SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
         let seat = sessions.add(session_request, 0, with(GIB), ends(), Instant::now());

@@ -21,6 +21,7 @@ use super::request::{SessionRequest, TRANSPORTS, Tenant, printable};
 use super::seat::Seat;
 use super::turns::TurnPlace;
 use crate::entrance::limits::{SessionLimits, Source};
+use crate::workers::launcher::leases::Lease;
 use crate::workers::supervision::Ender;
 use crate::workers::worker_channel::WorkerChannel;
 
@@ -131,6 +132,8 @@ pub(crate) struct Admission {
     pub(crate) key: Key,
     pub(crate) conditions: Arc<Conditions>,
     pub(crate) turn: Arc<TurnPlace>,
+    /// The user that its worker runs as; `None`: the daemon's.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// A session of the table.

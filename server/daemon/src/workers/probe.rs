@@ -2,6 +2,7 @@
 //! In: the worker's executable, the library's name. Out: the devices, or the worker's reason why there are none; and a
 //! device in a client's form.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,10 +11,14 @@ use floe_wire::{Attribute, DeviceSnapshot, Limit};
 
 use crate::error::DaemonError;
 
-/// Runs one probe.
-pub(crate) fn probe(worker: &Path, library: &str) -> Result<Probe, DaemonError> {
+/// Runs one probe, as this user and group or as this process's.
+pub(crate) fn probe(worker: &Path, library: &str, user: Option<u32>) -> Result<Probe, DaemonError> {
     let failed = |reason: String| DaemonError::Probe { library: library.to_owned(), reason };
-    let output = Command::new(worker)
+    let mut command = Command::new(worker);
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let output = command
         .args(["--probe", library])
         .stdin(Stdio::null())
         .output()

@@ -4,8 +4,9 @@
 //! process with the same id.
 
 mod before_kill;
+mod process;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use floe_metrics::SessionEnd;
 use floe_worker::contract::{MOST_REPORTS, Report, STUCK};
 use floe_worker::one_entry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use before_kill::Before;
-pub(crate) use before_kill::BeforeKill;
-
+use self::before_kill::Before;
+pub(crate) use self::before_kill::BeforeKill;
+use self::process::Handle;
+pub(crate) use self::process::Process;
 use super::lines::{Line, Lines};
 use crate::error::DaemonError;
 
@@ -37,7 +38,7 @@ const LAST_READS: u32 = 64;
 /// Ends one process, and never a later one with the same id.
 #[derive(Clone, Debug)]
 pub(crate) struct Ender {
-    process: Arc<OwnedFd>,
+    process: Handle,
     /// What is to be done before.
     before: Option<Arc<Before>>,
 }
@@ -48,36 +49,32 @@ impl Ender {
     /// # Errors
     /// The system's.
     pub(crate) fn of(child: &Child, before: Option<Arc<dyn BeforeKill>>) -> Result<Self, DaemonError> {
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH);
-        // The process has not been waited for, so the id is still its own.
-        let process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()));
-        let failed = DaemonError::system("cannot watch a worker");
-        let process = Arc::new(process.map_err(|error| failed(error.into()))?);
-        let of = |ends| Arc::new(Before::of(child.id(), ends));
-        Ok(Self { process, before: before.map(of) })
+        Ok(Self::with(Handle::of(child)?, child.id(), before))
+    }
+
+    fn with(process: Handle, id: u32, before: Option<Arc<dyn BeforeKill>>) -> Self {
+        Self { process, before: before.map(|ends| Arc::new(Before::of(id, ends))) }
     }
 
     /// Whether it has ended, waited for or not.
     pub(crate) fn has_ended(&self) -> bool {
-        let mut own = [PollFd::new(&*self.process, PollFlags::IN)];
-        poll(&mut own, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        self.process.has_ended()
     }
 
     /// Sends it a signal, as somebody else may.
     #[cfg(test)]
-    pub(crate) fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&*self.process, signal);
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        self.process.signal(signal);
     }
 
     /// Kills it, without waiting.
     pub(crate) fn kill(&self) {
         // The process may just have ended.
-        let kill = |process: &OwnedFd| _ = pidfd_send_signal(process, Signal::KILL);
         match self.before.as_ref().filter(|_| !self.has_ended()) {
-            None => kill(&self.process),
+            None => self.process.kill(),
             Some(before) => {
-                let process = Arc::clone(&self.process);
-                before.then(move || kill(&process));
+                let process = self.process.clone();
+                before.then(move || process.kill());
             }
         }
     }
@@ -112,7 +109,7 @@ pub(crate) struct End {
 /// A running worker. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    child: Child,
+    process: Process,
     ender: Ender,
 }
 
@@ -121,18 +118,21 @@ impl Drop for Worker {
         // Nothing is signalled that has been waited for.
         self.ender.kill();
         self.ender.await_end_of_work();
-        let _ = self.child.wait();
+        let _ = self.process.wait();
     }
 }
 
 impl Worker {
     /// Supervises a process that was started with pipes for its output.
-    pub(crate) fn of(mut child: Child, before: Option<Arc<dyn BeforeKill>>) -> Result<Self, DaemonError> {
-        match Ender::of(&child, before) {
-            Ok(ender) => Ok(Self { child, ender }),
+    pub(crate) fn of(mut process: Process, before: Option<Arc<dyn BeforeKill>>) -> Result<Self, DaemonError> {
+        match process.handle() {
+            Ok(handle) => {
+                let ender = Ender::with(handle, process.id(), before);
+                Ok(Self { process, ender })
+            }
             Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                process.kill();
+                let _ = process.wait();
                 Err(error)
             }
         }
@@ -140,7 +140,7 @@ impl Worker {
 
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Signals it.
@@ -159,11 +159,11 @@ impl Worker {
         ear: Option<&dyn Ear>,
     ) -> End {
         let mut voice = Voice::new(session, grace, say, report);
-        if let Some((reports, words)) = self.child.stdout.take().zip(self.child.stderr.take()) {
-            self.hear(&mut voice, Lines::of(reports.into(), REPORT_BYTES), Lines::of(words.into(), WORDS_BYTES), ear);
+        if let Some((reports, words)) = self.process.take_output() {
+            self.hear(&mut voice, Lines::of(reports, REPORT_BYTES), Lines::of(words, WORDS_BYTES), ear);
         }
         self.ender.await_end_of_work();
-        match self.child.wait() {
+        match self.process.wait() {
             Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None },
             Ok(status) => voice.end(status),
             Err(error) => End { kind: SessionEnd::Failed, why: Some(format!("not known: {error}")) },

@@ -16,6 +16,7 @@ use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, Report};
 use floe_worker::descriptor_passing::Role;
 use floe_worker::move_notices::MoveOrder;
 
+use super::launcher::leases::Lease;
 use super::passing::Member;
 use super::supervision::{End, Worker};
 use super::worker_channel::WorkerChannel;
@@ -24,6 +25,7 @@ use crate::entrance::gate::Connection;
 use crate::entrance::limits::Source;
 use crate::error::DaemonError;
 use crate::modules::module_keeper::ModuleKeeper;
+use crate::modules::shelf::Shelf;
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::Share;
@@ -45,6 +47,8 @@ pub(crate) struct Post {
     pub(crate) conditions: Arc<Conditions>,
     /// `None`: it has no GPU.
     pub(crate) turn: Option<Arc<TurnPlace>>,
+    /// The user that it runs as; `None`: this process's.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// A worker that runs. Dropping it tells others that it has ended: those that it shared something with, the table, and at
@@ -73,10 +77,11 @@ impl Drop for Running {
 
 /// Gives a connection to a new session's worker and follows the worker to its end.
 pub(crate) fn attach(server: &Server, connection: Connection, mut link: Link, admission: Admission) {
-    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, .. } = admission;
+    let Admission { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease, .. } =
+        admission;
     let source = conditions.source;
     let turn = Some(turn);
-    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn };
+    let post = Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease };
     let (worker, running) = match start(server, post, None) {
         Ok(started) => started,
         Err(error) => {
@@ -129,7 +134,7 @@ fn say(server: &Server, source: Source, session: u64, words: std::fmt::Arguments
 }
 
 fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worker, Running), DaemonError> {
-    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn } = post;
+    let Post { session, row, channel, worker_end, gpu, granularity, asks, conditions, turn, lease } = post;
     let place = WorkerSettings {
         worker: &server.worker,
         library: &server.device_library,
@@ -143,10 +148,11 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         sandbox: server.sandbox,
         fixed_addresses: server.fixed_addresses,
         mps: server.mps.as_ref(),
+        launcher: server.launcher.as_ref(),
     };
     let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, arrives };
     let seat = row.seat().clone();
-    let worker = match worker_process::start(&place, &posting, worker_end) {
+    let worker = match worker_process::start(&place, &posting, lease, worker_end) {
         Ok(worker) => worker,
         Err(error) => {
             drop(row);
@@ -158,7 +164,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
     if let Some(words) = &server.unprotected {
         say(server, conditions.source, session, format_args!(": {words}"));
     }
-    if let Err(error) = give_modules(server, session, &channel) {
+    if let Err(error) = give_modules(server, session, conditions.source, &channel) {
         say(server, conditions.source, session, format_args!(": its modules are not cached: {error}"));
     }
     let member = server.peers.begin(seat.clone(), gpu, Arc::clone(&channel));
@@ -168,10 +174,12 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
 }
 
 /// Gives the worker access to the cache of modules, if there is one.
-fn give_modules(server: &Server, session: u64, channel: &WorkerChannel) -> std::io::Result<()> {
+fn give_modules(server: &Server, session: u64, source: Source, channel: &WorkerChannel) -> std::io::Result<()> {
     let Some(cache) = &server.module_cache else { return Ok(()) };
     let (ours, theirs) = cache_ends()?;
-    ModuleKeeper::new(session, Arc::clone(cache)).start(ours)?;
+    // Users whose workers are kept apart do not learn of each other's modules either.
+    let shelf = server.launcher.as_ref().map_or(Shelf::Common, |_| Shelf::Of(source.name()));
+    ModuleKeeper::new(session, Arc::clone(cache), shelf).start(ours)?;
     channel.give_modules(&theirs)
 }
 

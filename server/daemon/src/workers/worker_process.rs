@@ -2,6 +2,7 @@
 //! In: the admission, and the worker's end of its channel. Out: the process, with pipes for its reports and log lines.
 //! It follows no worker: `supervision` does.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,8 +12,10 @@ use floe_settings::{CPU_DEVICE, Setting};
 use floe_worker::STANDS_VARIABLE;
 use floe_worker::contract::{Arrival, Asks, Demand, TASK_VARIABLE, Task};
 
+use super::launcher::Launcher;
+use super::launcher::leases::Lease;
 use super::mps::Mps;
-use super::supervision::Worker;
+use super::supervision::{Process, Worker};
 use crate::error::DaemonError;
 use crate::usage::sessions::Conditions;
 
@@ -43,6 +46,8 @@ pub(crate) struct WorkerSettings<'a> {
     pub(crate) fixed_addresses: bool,
     /// MPS, where workers of a GPU compute side by side.
     pub(crate) mps: Option<&'a Mps>,
+    /// The launcher, where workers run as users of their own.
+    pub(crate) launcher: Option<&'a Launcher>,
 }
 
 /// The daemon's variables that a worker gets: paths of libraries, the operator's choice of devices, how long threads
@@ -79,17 +84,35 @@ pub(crate) struct Posting<'a> {
     pub(crate) arrives: Option<Arrival>,
 }
 
-/// Starts the worker, which gets its connections at `worker_end`, its stdin.
+/// Starts the worker, which gets its connections at `worker_end`, its stdin. With a launcher it runs as `lease` says.
 ///
 /// The calling thread must live as long as the worker. The worker asks the kernel to be killed when its parent ends,
 /// and the kernel takes the thread for the parent.
 pub(crate) fn start(
     place: &WorkerSettings<'_>,
     posting: &Posting<'_>,
+    lease: Option<Lease>,
     worker_end: OwnedFd,
 ) -> Result<Worker, DaemonError> {
+    let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
+    let task = serde_json::to_string(&task(place, posting)).map_err(|error| failed(error.into()))?;
+    let environment = environment(place, posting.conditions, task);
+    let process = match place.launcher.zip(lease) {
+        Some((launcher, lease)) => Process::Launched(launcher.launch(lease, environment, worker_end)?),
+        None => {
+            let mut command = Command::new(place.worker);
+            command.env_clear().envs(environment).current_dir("/");
+            command.stdin(Stdio::from(worker_end)).stdout(Stdio::piped()).stderr(Stdio::piped());
+            Process::Own(command.spawn().map_err(failed)?)
+        }
+    };
+    Worker::of(process, place.mps.map(Mps::control))
+}
+
+/// What a worker is told of its session.
+fn task(place: &WorkerSettings<'_>, posting: &Posting<'_>) -> Task {
     let conditions = posting.conditions;
-    let task = Task {
+    Task {
         session: posting.session,
         library: place.library.to_owned(),
         nccl: place.nccl.and_then(Path::to_str).map(str::to_owned),
@@ -117,26 +140,19 @@ pub(crate) fn start(
         mps: place.mps.is_some(),
         ceiling: conditions.ceiling,
         arrives: posting.arrives,
-    };
-    let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
-    let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
+    }
+}
+
+/// All of a worker's environment. Of a name that comes twice the last value counts.
+fn environment(place: &WorkerSettings<'_>, conditions: &Conditions, task: String) -> Vec<(OsString, OsString)> {
     let of_cpu_device = CPU_DEVICE.settings.iter().filter_map(Setting::variable);
     let inherited = INHERITED.into_iter().chain(of_cpu_device).filter_map(|name| Some((name, std::env::var_os(name)?)));
     let of_mps = place.mps.map(|mps| mps.variables(conditions.terms)).unwrap_or_default();
-    let child = Command::new(place.worker)
-        .env_clear()
-        .envs(inherited)
-        // The CPU device logs refusals at once. Its lines go to the client, which decides when to print them.
-        .env("FLOE_LOG", std::env::var_os("FLOE_LOG").unwrap_or_else(|| "warn".into()))
-        .envs(conditions.settings.iter().map(|(name, value)| (name, value)))
-        .envs([NO_COMPILER_CACHE])
-        .envs(of_mps)
-        .env(TASK_VARIABLE, task)
-        .current_dir("/")
-        .stdin(Stdio::from(worker_end))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    Worker::of(child, place.mps.map(Mps::control))
+    // The CPU device logs refusals at once. Its lines go to the client, which decides when to print them.
+    let log = ("FLOE_LOG", std::env::var_os("FLOE_LOG").unwrap_or_else(|| "warn".into()));
+    let of_client = conditions.settings.iter().map(|(name, value)| (name.into(), value.into()));
+    let ours = |(name, value): (&str, OsString)| (OsString::from(name), value);
+    let (no_cache, value) = NO_COMPILER_CACHE;
+    let last = [(no_cache, value.into())].into_iter().chain(of_mps).chain([(TASK_VARIABLE, task.into())]);
+    inherited.chain([log]).map(ours).chain(of_client).chain(last.map(ours)).collect()
 }

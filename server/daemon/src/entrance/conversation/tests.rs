@@ -130,6 +130,7 @@ impl Host for OneGpu {
             key: [7; 16],
             turn,
             conditions,
+            lease: None,
         }))
     }
 

@@ -178,9 +178,11 @@ fn a_row_says_how_long_a_client_has_been_missing() {
 /// A process in a worker's place, which leaves by itself after a minute.
 fn process() -> crate::workers::supervision::Worker {
     use std::process::{Command, Stdio};
+
+    use crate::workers::supervision::{Process, Worker};
     let child =
         Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    crate::workers::supervision::Worker::of(child.expect("sleep runs"), None).expect("it is watched")
+    Worker::of(Process::Own(child.expect("sleep runs")), None).expect("it is watched")
 }
 
 /// A session on GPU 0, and the target of its move on GPU 1, both with processes.

@@ -177,6 +177,7 @@ impl Driver {
     fn start_target(&mut self, described: Described) -> Result<(), String> {
         let Plan { movable, gpu, granularity } = &self.plan;
         let conditions = Arc::clone(&movable.conditions);
+        let lease = self.server.lease(conditions.source).map_err(|no_id| no_id.to_string())?;
         let (channel, worker_end) =
             WorkerChannel::new(conditions.bulk_connections).map_err(|error| error.to_string())?;
         let mut sessions = self.server.sessions();
@@ -216,6 +217,7 @@ impl Driver {
             asks,
             conditions,
             turn,
+            lease,
         };
         let stream = self.stream.take().ok_or("it was started already")?;
         seat.take_part(self.number, Side::Target, self.to.clone()).map_err(|_| "it has ended already".to_owned())?;

@@ -9,7 +9,7 @@ use super::*;
 fn worker(script: &str) -> Worker {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Worker::of(shell.spawn().expect("sh runs"), None).expect("it is watched")
+    Worker::of(Process::Own(shell.spawn().expect("sh runs")), None).expect("it is watched")
 }
 
 /// Its reports, and why it ended.
@@ -86,7 +86,7 @@ fn a_worker_that_reports_what_is_none_or_too_long_or_without_end_is_killed() {
 fn a_line_without_end_takes_no_memory() {
     let mut lines = {
         let mut worker = worker("head -c 50000000 /dev/zero");
-        Lines::of(worker.child.stdout.take().expect("a pipe").into(), REPORT_BYTES)
+        Lines::of(worker.process.take_output().expect("pipes").0, REPORT_BYTES)
     };
     while lines.read(|line| assert!(line.bytes.len() <= REPORT_BYTES)) {}
 }
