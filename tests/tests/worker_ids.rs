@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const IDS: [&str; 8] = [
     "600000-600063",
     "600100-600163",
-    "600200-600200",
+    "600200-600201",
     "600300-600363",
     "600400-600463",
     "600500-600563",
@@ -41,6 +41,9 @@ const SYS: (&str, u32) = ("sys", 3);
 
 /// Capabilities of the launcher: CAP_KILL, CAP_SETGID, CAP_SETUID.
 const OF_LAUNCHER: u64 = 1 << 5 | 1 << 6 | 1 << 7;
+
+/// What what it executes can be given, to become those whose processes are ended: CAP_SETUID.
+const TO_SWEEP: u64 = 1 << 7;
 
 /// Whether this process can start such a daemon and connect as these users.
 fn is_root() -> bool {
@@ -216,7 +219,11 @@ fn workers_of_each_user_run_as_a_user_of_their_own_without_rights() {
     assert!(stage.has(first) && stage.has(second), "{first}, {second}");
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(field(stage.daemon.process(), set), "0000000000000000", "the daemon: {set}");
-        let of_launcher = if matches!(set, "CapPrm" | "CapEff") { OF_LAUNCHER } else { 0 };
+        let of_launcher = match set {
+            "CapPrm" | "CapEff" => OF_LAUNCHER,
+            "CapInh" => TO_SWEEP,
+            _ => 0,
+        };
         assert_eq!(field(stage.launcher(), set), format!("{of_launcher:016x}"), "the launcher: {set}");
     }
     assert_eq!(numbers(stage.launcher(), "Uid"), [SERVER.1; 4]);
@@ -281,7 +288,7 @@ fn a_user_without_an_id_is_refused_by_name_until_another_has_no_worker_left() {
     let first = stage.attach(DAEMON.1).expect("a session");
     let again = stage.attach(DAEMON.1).expect("the same user");
     let refused = stage.attach(BIN.1).map(|(_, session, _)| session).expect_err("another user");
-    assert!(refused.contains("in use: 600200-600200 (--worker-ids)") && refused.contains("try again"), "{refused}");
+    assert!(refused.contains("in use: 600200-600201 (--worker-ids)") && refused.contains("try again"), "{refused}");
     drop(first);
     stage.daemon.wait_for_workers(1);
     assert!(stage.attach(BIN.1).is_err(), "one worker is left");
@@ -385,18 +392,61 @@ fn what_a_user_has_left_is_swept_and_nobody_elses() {
     }
     let open = Open::copied();
     let sleeper = |user: u32| Command::new("sleep").arg("3600").uid(user).gid(user).spawn().expect("it runs");
-    let (mut own, mut other) = (sleeper(600_900), sleeper(600_901));
-    let sweep = |user: u32, id: &str| {
-        let mut sweep = Command::new(open.path().join("bin/floe-worker"));
-        sweep.args(["--sweep", id]).uid(user).gid(user).current_dir("/").output().expect("it runs")
+    let (mut own, mut other) = (sleeper(600_900), sleeper(600_902));
+    let sweep = |user: u32, rights: &str| {
+        let mut sweep = Command::new("setpriv");
+        sweep.args(["--reuid", &user.to_string(), "--regid", &user.to_string(), "--clear-groups"]);
+        sweep.args([format!("--inh-caps=-all{rights}"), format!("--ambient-caps=-all{rights}")]);
+        sweep.arg(open.path().join("bin/floe-worker")).args(["--sweep", "600900", "600901", "600909"]);
+        sweep.current_dir("/").output().expect("it runs").status.success()
     };
-    assert!(!sweep(600_901, "600900").status.success(), "it is another user's");
+    assert!(!sweep(600_902, ",+setuid"), "it is another user");
+    assert!(!sweep(600_909, ""), "without the right");
+    assert!(!sweep(600_909, ",+setuid,+kill"), "with more rights");
     assert!(own.try_wait().expect("it is ours").is_none());
-    assert!(sweep(600_900, "600900").status.success());
+    assert!(sweep(600_909, ",+setuid"));
     assert!(!own.wait().expect("it is ours").success());
     assert!(other.try_wait().expect("it is ours").is_none());
     other.kill().expect("root may");
     other.wait().expect("it is ours");
+}
+
+/// As a tenant leaves it who has broken out of what sandbox there is: it kills, and stops, whatever of its user comes.
+#[test]
+fn nothing_that_a_user_leaves_keeps_others_from_its_id() {
+    if !is_root() {
+        return;
+    }
+    let stage = Stage::new("601200-601201", &[]);
+    // The id is given back a moment after the last worker's end.
+    let attach = |user| loop {
+        match stage.attach(user) {
+            Err(why) if why.contains("in use") => std::thread::sleep(Duration::from_millis(10)),
+            attached => break attached.expect("a session"),
+        }
+    };
+    for signal in ["KILL", "STOP"] {
+        let (link, _, _) = attach(DAEMON.1);
+        let script = format!("trap '' TERM HUP INT; while :; do kill -{signal} -1; done 2>/dev/null");
+        let mut fights = Command::new("setpriv")
+            .args(["--reuid", "601200", "--regid", "601200", "--clear-groups", "sh", "-c", &script])
+            .spawn()
+            .expect("it runs");
+        drop(link);
+        if signal == "STOP" {
+            // Its worker is stopped, so that only the operator ends the session.
+            std::thread::sleep(Duration::from_millis(300));
+            for worker in stage.workers() {
+                let _ =
+                    kill_process(Pid::from_raw(i32::try_from(worker).expect("a number")).expect("one"), Signal::KILL);
+            }
+        }
+        stage.daemon.wait_for_workers(0);
+        let (_link, _, worker) = attach(BIN.1);
+        assert!(fights.try_wait().expect("it is ours").is_some(), "{signal}: it was swept before another had its id");
+        assert_eq!(field(worker, "Uid").split_whitespace().next(), Some("601200"));
+        fights.wait().expect("it is ours");
+    }
 }
 
 /// What a daemon says that does not start, with more flags and a command ahead of it.
@@ -453,7 +503,7 @@ fn a_daemon_with_the_three_capabilities_needs_no_root_and_keeps_none() {
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"])
         .args(["inh-caps", "ambient-caps", "bounding-set"].map(rights))
         .arg(open.path().join("bin/floed"))
-        .args(["--device-library", "cpu", "--listen", "tcp://127.0.0.1:0", "--worker-ids", "601100-601100"])
+        .args(["--device-library", "cpu", "--listen", "tcp://127.0.0.1:0", "--worker-ids", "601100-601101"])
         .args(["--socket", &place("socket"), "--token-file", &place("token"), "--module-cache-limit", "0"])
         .current_dir("/")
         .env("HOME", folder.path())
@@ -469,7 +519,11 @@ fn a_daemon_with_the_three_capabilities_needs_no_root_and_keeps_none() {
     wait_until("it has no rights", || field(process, "CapPrm") == "0000000000000000");
     for set in ["CapInh", "CapEff", "CapAmb"] {
         assert_eq!(field(process, set), "0000000000000000", "{set}");
-        let of_launcher = if set == "CapEff" { OF_LAUNCHER } else { 0 };
+        let of_launcher = match set {
+            "CapEff" => OF_LAUNCHER,
+            "CapInh" => TO_SWEEP,
+            _ => 0,
+        };
         assert_eq!(field(launcher().expect("it runs"), set), format!("{of_launcher:016x}"), "{set}");
     }
     let demo = open.path().join("bin/floe-demo").display().to_string();

@@ -1,5 +1,6 @@
 //! A range of ids, each of a user and of a group, that the operator set aside for workers.
 //! In: the operator's text. Out: the range, or why it cannot be one. It asks nobody whose the ids are.
+//! The last id is no user's: what ends processes that users have left behind runs as it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +31,9 @@ pub enum NotIds {
     /// It names users of the system, or no user.
     #[error("ids for workers are from {LEAST} to {GREATEST}")]
     System,
+    /// It has one id, or none.
+    #[error("at least two ids are needed: the last one is for ending what users have left behind")]
+    Few,
     /// It has too many.
     #[error("a server has {MOST} ids at most")]
     Many,
@@ -42,10 +46,21 @@ impl Ids {
         self.first
     }
 
-    /// Whether this id is one of them.
+    /// The id of no user's.
+    #[must_use]
+    pub fn last(self) -> u32 {
+        self.last
+    }
+
+    /// Whether this id is one for users.
     #[must_use]
     pub fn contains(self, id: u32) -> bool {
-        (self.first..=self.last).contains(&id)
+        (self.first..self.last).contains(&id)
+    }
+
+    /// Those for users.
+    pub fn of_users(self) -> impl Iterator<Item = u32> {
+        self.first..self.last
     }
 
     /// All of them.
@@ -53,10 +68,10 @@ impl Ids {
         self.first..=self.last
     }
 
-    /// The one behind `id`; the first behind the last.
+    /// The one for users behind `id`; the first behind the last.
     #[must_use]
     pub fn after(self, id: u32) -> u32 {
-        if id >= self.last { self.first } else { id + 1 }
+        if id.saturating_add(1) >= self.last { self.first } else { id + 1 }
     }
 }
 
@@ -70,6 +85,7 @@ impl FromStr for Ids {
         match last.checked_sub(first) {
             None => Err(NotIds::Order),
             _ if first < LEAST || last > GREATEST => Err(NotIds::System),
+            Some(0) => Err(NotIds::Few),
             Some(more) if more >= MOST => Err(NotIds::Many),
             Some(_) => Ok(Self { first, last }),
         }

@@ -15,7 +15,7 @@ pub use descriptors::{receive, send};
 pub use ids::{Ids, NotIds};
 pub use launch::Launcher;
 pub use request::{MOST_BYTES, NotARequest, READY, Request, Word};
-pub use rights::{NEEDED, become_launcher};
+pub use rights::{NEEDED, become_launcher, keep_what_sweeps_need, pass_nothing_on};
 pub use sweep::{SWEEP, sweep};
 
 /// The argument by which the worker's executable becomes a launcher. Ids, the daemon's user and its group follow.

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         (["--probe", library], _) => probe(library),
         (["--check-sandbox", library], _) => check_sandbox(library),
         ([floe_launcher::LAUNCHER, ids, user, group], _) => launch(ids, user, group),
-        ([floe_launcher::SWEEP, id], _) => id.parse().map_err(Into::into).and_then(|id| Ok(floe_launcher::sweep(id)?)),
+        ([floe_launcher::SWEEP, first, last, own], _) => sweep(first, last, own),
         (["--mps-control", program], _) => Err(mps::become_control(program)).with_context(|| (*program).to_owned()),
         ([], Ok(task)) => session(&task),
         _ => Err(anyhow::anyhow!(USAGE)),
@@ -86,17 +86,26 @@ fn check_sandbox(library: &str) -> Result<()> {
     Ok(())
 }
 
+/// Ends all processes of these users.
+fn sweep(first: &str, last: &str, own: &str) -> Result<()> {
+    Ok(floe_launcher::sweep(first.parse()?..=last.parse()?, own.parse()?)?)
+}
+
 /// Becomes the launcher of workers with these ids, for the daemon at standard input, which runs as this user and group.
 fn launch(ids: &str, user: &str, group: &str) -> Result<()> {
     close_inherited()?;
+    // Signals for the daemon's group are not for it.
+    let _ = rustix::process::setsid();
     let daemon = io::stdin().as_fd().try_clone_to_owned()?;
     let parent = getppid().context("the daemon has ended")?;
     let life = pidfd_open(parent, PidfdFlags::empty())?;
     let prepare = || -> Result<Launcher> {
         let (user, group) = (user.parse()?, group.parse()?);
         let launcher = Launcher::new(ids.parse()?, std::env::current_exe()?);
+        floe_launcher::keep_what_sweeps_need()?;
         sandbox::empty_bounding_set()?;
         floe_launcher::become_launcher(user, group).context("keeping the rights to start workers only")?;
+        launcher.begin().context("ending what earlier workers have left")?;
         Ok(launcher)
     };
     let prepared = prepare();
@@ -135,6 +144,7 @@ fn shut_in(task: &Task) -> Result<(Option<Process>, Reserved, Option<File>)> {
 }
 
 fn session(task: &str) -> Result<()> {
+    floe_launcher::pass_nothing_on().context("giving up what programs could inherit")?;
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;

@@ -16,7 +16,7 @@ pub(crate) fn obstacle(ids: Ids, (user, group): (u32, u32)) -> Option<String> {
     if !has.contains(NEEDED) {
         return Some("floed has to be started by root, or with CAP_SETUID, CAP_SETGID and CAP_KILL".to_owned());
     }
-    if let Some(own) = [user, group].into_iter().find(|own| ids.contains(*own)) {
+    if let Some(own) = [user, group].into_iter().find(|own| ids.all().any(|id| id == *own)) {
         return Some(format!("{own} is the server's own id"));
     }
     ids.all().find_map(known)
