@@ -31,12 +31,9 @@ int main(int count, char **arguments) {
     uint32_t times = count > 1 ? (uint32_t)atoi(arguments[1]) : 1000;
     const char *mode = count > 2 ? arguments[2] : "single";
     int paused = !strcmp(mode, "paused"), deep = !strcmp(mode, "deep"), by_graph = deep || !strcmp(mode, "graph");
-    open_driver();
-    DO(CUDA("cuInit", 0u));
     void *context, *module, *function, *stream, *graph, *exec = NULL, *done[2];
     uint64_t at;
-    DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
-    DO(CUDA("cuCtxSetCurrent", context));
+    use_first_device(&context);
     DO(CUDA("cuModuleLoadData", &module, TEXT));
     DO(CUDA("cuModuleGetFunction", &function, module, "count"));
     DO(CUDA("cuStreamCreate", &stream, 1));

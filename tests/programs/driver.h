@@ -1,5 +1,5 @@
 /* The driver's library for programs that need no CUDA header: its functions by name, and an end at the first error. A program that
- * uses it opens the library first: `open_driver()`. */
+ * uses it opens the library first: `open_driver()`, or `use_first_device()`. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,3 +19,11 @@ static void open_driver(void) {
 
 #define CUDA(name, ...) ((int (*)())in(cuda, name))(__VA_ARGS__)
 #define DO(what) do { int code_ = (what); if (code_) { printf("%s: %d\n", #what, code_); exit(1); } } while (0)
+
+/* The driver's library, and the primary context of the first device as the thread's own. */
+static inline void use_first_device(void **context) {
+    open_driver();
+    DO(CUDA("cuInit", 0u));
+    DO(CUDA("cuDevicePrimaryCtxRetain", context, 0));
+    DO(CUDA("cuCtxSetCurrent", *context));
+}

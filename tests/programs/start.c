@@ -1,6 +1,6 @@
 /* A start as training programs have it: libraries, kernels of them, how those fit the device, variables, memory, one number back. It
  * checks what it is told. It needs no CUDA header.
- *   start plain|changed|other|threads|reset|full */
+ *   start plain|slow|changed|other|threads|reset|full */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static void catch_up(void) {
 }
 
 static void start(void *context, const char *mode) {
-    int changed = !strcmp(mode, "changed"), count = strcmp(mode, "other") ? LIBRARIES : 1;
+    int changed = !strcmp(mode, "changed"), is_slow = !strcmp(mode, "slow"), count = strcmp(mode, "other") ? LIBRARIES : 1;
     pthread_t threads[2];
     uint64_t big;
     catch_up();
@@ -109,7 +109,7 @@ static void start(void *context, const char *mode) {
     expected = 0;
     for (int library = 0; library < count; library++) {
         void *loaded = load(library, changed);
-        if (!library) catch_up();
+        if (!library || is_slow) catch_up();
         for (int kernel = 0; kernel < KERNELS; kernel++) {
             char name[16];
             void *found;
@@ -119,6 +119,7 @@ static void start(void *context, const char *mode) {
             DO(CUDA("cuLibraryGetKernel", &found, loaded, name));
             DO(CUDA("cuKernelGetFunction", &functions[library][kernel], found));
             if (kernel) continue;
+            if (is_slow) catch_up();
             DO(CUDA("cuLibraryGetGlobal", &at, &bytes, loaded, "known1"));
             IS(bytes, 4);
         }
@@ -152,10 +153,7 @@ static void start(void *context, const char *mode) {
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "plain";
     void *context;
-    open_driver();
-    DO(CUDA("cuInit", 0u));
-    DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
-    DO(CUDA("cuCtxSetCurrent", context));
+    use_first_device(&context);
     start(context, mode);
     if (!strcmp(mode, "reset")) {
         DO(CUDA("cuDevicePrimaryCtxReset_v2", 0));

@@ -286,11 +286,8 @@ int main(int count, char **arguments) {
     if (count < 3) { fprintf(stderr, "steps STEPS MODE\n"); return 2; }
     int steps = atoi(arguments[1]);
     const char *mode = arguments[2];
-    open_driver();
-    DO(CUDA("cuInit", 0u));
     void *module;
-    DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
-    DO(CUDA("cuCtxSetCurrent", context));
+    use_first_device(&context);
     DO(CUDA("cuModuleLoadData", &module, TEXT));
     DO(CUDA("cuModuleGetFunction", &function, module, "add"));
     DO(CUDA("cuModuleGetFunction", &wait_function, module, "stand"));

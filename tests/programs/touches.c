@@ -48,11 +48,8 @@ static void *thread(void *argument) {
 int main(int count, char **arguments) {
     if (count < 2) { fprintf(stderr, "touches ROUNDS\n"); return 2; }
     rounds = atoi(arguments[1]);
-    open_driver();
-    DO(CUDA("cuInit", 0u));
     void *module;
-    DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
-    DO(CUDA("cuCtxSetCurrent", context));
+    use_first_device(&context);
     DO(CUDA("cuModuleLoadData", &module, TEXT));
     DO(CUDA("cuModuleGetFunction", &function, module, "set"));
     for (int i = 0; i < 2 * THREADS; i++) {

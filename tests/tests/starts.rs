@@ -69,10 +69,11 @@ fn a_first_start_asks_for_what_another_program_used_of_its_libraries() {
     let first = stage.start(&["--far"], "plain");
     let [program, other] = ["start", "other"].map(|name| stage.folder.path().join(name));
     std::fs::copy(program, other).expect("a copy");
-    let others_first = stage.start_program("other", &["--far"], "plain");
+    // It lets answers arrive before it needs them, so that their number is the same on every machine.
+    let others_first = stage.start_program("other", &["--far"], "slow");
     println!("waits: {} of a first start, {} of another program's", first.waits(), others_first.waits());
-    // Two to catch up, two blocks, for each library its load, its kernels and what is asked about them, and the number.
-    assert!(others_first.waits() <= 2 + 2 + 4 * 3 + 1, "{others_first:?}");
+    // To catch up once, and twice for each library; the loads of two texts, which are compiled at once; two blocks; the number.
+    assert!(others_first.waits() <= 1 + 2 * 4 + 2 + 2 + 1, "{others_first:?}");
     assert!(first.waits() > 2 * others_first.waits(), "{first:?}");
 }
 

@@ -426,25 +426,24 @@ fn nothing_that_a_user_leaves_keeps_others_from_its_id() {
         }
     };
     for signal in ["KILL", "STOP"] {
-        let (link, _, _) = attach(DAEMON.1);
+        let (link, _, first) = attach(DAEMON.1);
         let script = format!("trap '' TERM HUP INT; while :; do kill -{signal} -1; done 2>/dev/null");
         let mut fights = Command::new("setpriv")
             .args(["--reuid", "601200", "--regid", "601200", "--clear-groups", "sh", "-c", &script])
             .spawn()
             .expect("it runs");
         drop(link);
-        if signal == "STOP" {
-            // Its worker is stopped, so that only the operator ends the session.
-            std::thread::sleep(Duration::from_millis(300));
-            for worker in stage.workers() {
-                let _ =
-                    kill_process(Pid::from_raw(i32::try_from(worker).expect("a number")).expect("one"), Signal::KILL);
-            }
+        let status = format!("/proc/{first}/status");
+        let is_stopped = || std::fs::read_to_string(&status).is_ok_and(|status| status.contains("State:\tT"));
+        wait_until("its worker is killed or stopped", || is_gone(first) || is_stopped());
+        // One that is stopped does not end by itself.
+        if is_stopped() {
+            kill_process(pid(first), Signal::KILL).expect("root may");
         }
         stage.daemon.wait_for_workers(0);
         let (_link, _, worker) = attach(BIN.1);
         assert!(fights.try_wait().expect("it is ours").is_some(), "{signal}: it was swept before another had its id");
-        assert_eq!(field(worker, "Uid").split_whitespace().next(), Some("601200"));
+        assert_eq!(id_of(worker), 601_200);
         fights.wait().expect("it is ours");
     }
 }
