@@ -436,8 +436,7 @@ fn a_device_that_cannot_have_registered_memory_is_asked_once() {
 
 #[test]
 fn a_second_address_of_a_mirror_is_the_same_for_all_devices() {
-    let mut own = vec![7u8; 3 * PAGE_BYTES];
-    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
+    let host = amid_other_bytes();
     let at = host.pointer().0;
     let refuses = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
         Request::MirrorMemory(m) if m.at.0 == at => {
@@ -467,6 +466,11 @@ fn private() -> HostRange {
     // SAFETY: the layout has a size. It is never freed.
     let at = unsafe { std::alloc::alloc_zeroed(layout) };
     pinned(HostPointer(at as u64), PAGES * PAGE_BYTES)
+}
+
+/// A part of private pages: the first page and the last one have bytes that are not in it, so no page is exchanged.
+fn amid_other_bytes() -> HostRange {
+    private().sub(16, 2 * PAGE_BYTES).unwrap()
 }
 
 /// Whether this machine exchanges private pages for a file's: all of it is a kernel's or its operator's to allow.
@@ -553,9 +557,7 @@ fn private_pages_that_the_server_does_not_take_are_private_and_mirrored() {
 fn registered_memory_amid_other_bytes_is_mirrored_where_kernels_use_it() {
     let server = Server::start(sharing());
     let client = client(&server);
-    let mut own = vec![7u8; 3 * PAGE_BYTES];
-    // Its first page and its last one have bytes that are not registered.
-    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
+    let host = amid_other_bytes();
     client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
     assert_eq!(counts(&server, &["ShareFile", "MirrorMemory"]), [0, 0]);
     assert_eq!(client.mem_host_get_device_pointer(host.pointer(), 0), Ok(DevicePtr(host.pointer().0)));
@@ -567,8 +569,7 @@ fn registered_memory_amid_other_bytes_is_mirrored_where_kernels_use_it() {
 fn a_kernel_of_another_device_has_registered_memory_mirrored_that_it_is_given() {
     let [first, second] = [Server::start(sharing()), Server::start(sharing())];
     let client = with_two([&first, &second]);
-    let mut own = vec![7u8; 3 * PAGE_BYTES];
-    let host = host(&mut own).sub(16, 2 * PAGE_BYTES).unwrap();
+    let host = amid_other_bytes();
     client.mem_host_register(host, host_register_flags::DEVICEMAP).unwrap();
     let at = client.mem_host_get_device_pointer(host.pointer(), 0).unwrap().0;
     assert_eq!([&first, &second].map(|server| server.count("MirrorMemory")), [1, 0]);
