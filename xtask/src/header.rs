@@ -103,7 +103,7 @@ fn rust_kind(argument: &str) -> Kind {
 
 /// Our names of C structs; every other capital name is a handle or an address, which is a word.
 fn is_struct(name: &str) -> bool {
-    const WORDS: [&str; 24] = [
+    const WORDS: [&str; 25] = [
         "Array",
         "Context",
         "DevicePtr",
@@ -121,6 +121,7 @@ fn is_struct(name: &str) -> bool {
         "LinkState",
         "MemHandle",
         "MemPool",
+        "MipmappedArray",
         "Module",
         "Stream",
         "SurfaceObject",

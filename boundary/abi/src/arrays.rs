@@ -161,6 +161,32 @@ impl ArrayShape {
         self.slice_bytes() * self.slices()
     }
 
+    /// Levels of a mipmapped array of this shape, down to the one whose longest extent is one element. Layers and faces are
+    /// all on every level.
+    pub fn most_levels(&self) -> u32 {
+        let Array3dDescriptor { width, height, depth, .. } = self.descriptor;
+        let halved = [width, height, if self.keeps_depth() { 0 } else { depth }];
+        halved.into_iter().max().map_or(0, |longest| longest.checked_ilog2().unwrap_or(0)) + 1
+    }
+
+    /// The shape of a level: half the extents of the one before, rounded down, at least one. `None` behind the last.
+    #[must_use]
+    pub fn level(&self, level: u32) -> Option<Self> {
+        if level >= self.most_levels() {
+            return None;
+        }
+        let halved = |extent: usize| if extent == 0 { 0 } else { (extent >> level).max(1) };
+        let Array3dDescriptor { width, height, depth, .. } = self.descriptor;
+        let depth = if self.keeps_depth() { depth } else { halved(depth) };
+        let descriptor = Array3dDescriptor { width: halved(width), height: halved(height), depth, ..self.descriptor };
+        Some(Self { descriptor, element: self.element })
+    }
+
+    /// Whether its slices are layers or faces, of which each is an image of its own.
+    fn keeps_depth(&self) -> bool {
+        self.is_layered() || self.is_cube()
+    }
+
     /// Whether a box lies inside: where it begins and its extent, both as bytes of a row, rows, slices. It may begin and end
     /// within an element, as NVIDIA's driver has it.
     pub fn holds(&self, at: [usize; 3], extent: [usize; 3]) -> bool {
@@ -221,6 +247,25 @@ mod tests {
             assert_eq!(made(extents, flags), Err(CudaError::INVALID_VALUE), "{extents:?} {flags:#x}");
         }
         assert!(made([4, 4, 12], CUBEMAP | LAYERED).is_ok());
+    }
+
+    #[test]
+    fn a_level_has_half_the_extents_and_all_layers() {
+        use array_flags::{CUBEMAP, LAYERED};
+        let levels = |extents, flags| {
+            let shape = made(extents, flags).expect("an array");
+            let levels: Vec<_> = (0..).map_while(|level| shape.level(level)).map(|level| level.descriptor()).collect();
+            assert_eq!(levels.len(), shape.most_levels() as usize);
+            levels.into_iter().map(|level| [level.width, level.height, level.depth]).collect::<Vec<_>>()
+        };
+        assert_eq!(levels([10, 3, 0], 0), [[10, 3, 0], [5, 1, 0], [2, 1, 0], [1, 1, 0]]);
+        assert_eq!(levels([1, 0, 0], 0), [[1, 0, 0]]);
+        assert_eq!(levels([2, 1, 5], 0), [[2, 1, 5], [1, 1, 2], [1, 1, 1]]);
+        assert_eq!(levels([2, 0, 5], LAYERED), [[2, 0, 5], [1, 0, 5]]);
+        assert_eq!(levels([3, 3, 6], CUBEMAP), [[3, 3, 6], [1, 1, 6]]);
+        let shape = made([usize::MAX >> 5, 0, 0], 0).expect("an array");
+        assert_eq!(shape.level(u32::MAX), None);
+        assert_eq!(shape.level(58).map(|level| level.width()), Some(1));
     }
 
     #[test]

@@ -73,6 +73,8 @@ handles! {
     GreenContext;
     /// `CUarray`: elements in an order only the device knows.
     Array;
+    /// `CUmipmappedArray`: arrays of one image in ever smaller sizes, its levels.
+    MipmappedArray;
     /// `CUtexObject`: how kernels read an array or memory. The number is the device's: kernels get it by value.
     TextureObject;
     /// `CUsurfObject`: how kernels write an array. The number is the device's.

@@ -170,12 +170,53 @@ fn textures_have_the_servers_numbers_and_remember_what_they_were_made_from() {
     let plain = client.array_create(&Array3dDescriptor { flags: 0, ..FLOATS }).unwrap();
     let of = |kind, place| ResourceDescriptor { kind, place, format: 0x20, channels: 1, extent: 64, ..resource };
     assert!(client.surf_object_create(&of(0, plain.0)).is_ok(), "whatever the array was made for");
-    assert_eq!(client.tex_object_create(&of(1, array.0), &how, None), Err(CudaError::NOT_SUPPORTED), "mipmaps");
+    assert_eq!(client.tex_object_create(&of(1, array.0), &how, None), Err(CudaError::INVALID_HANDLE), "no levels");
     let memory = client.mem_alloc(64).unwrap();
     assert!(client.tex_object_create(&of(2, memory.0), &how, None).is_ok());
     assert_eq!(client.surf_object_create(&of(2, memory.0)), Err(CudaError::INVALID_VALUE));
     let beyond = DevicePtr(memory.0 + (1 << 40)).0;
     assert_eq!(client.tex_object_create(&of(2, beyond), &how, None), Err(CudaError::INVALID_VALUE), "nobody's");
+}
+
+#[test]
+fn a_level_is_taken_once_and_ends_with_its_mipmapped_array() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let mipmapped = client.mipmapped_array_create(&FLOATS, 100).unwrap();
+    let level = |number| client.mipmapped_array_get_level(mipmapped, number);
+    let (first, third) = (level(0).unwrap(), level(2).unwrap());
+    assert_eq!((level(0), level(2)), (Ok(first), Ok(third)));
+    assert_eq!(level(9).map(|last| client.array_get_descriptor(last).unwrap().width), Ok(1));
+    assert_eq!(level(10), Err(CudaError::INVALID_VALUE));
+    assert_eq!(
+        client.array_get_descriptor(third),
+        Ok(Array3dDescriptor { width: 128, height: 64, depth: 1, ..FLOATS })
+    );
+    let mut bytes = [3; 8];
+    let mut copy = |array, at| CopyBox::line(CopyPlace::Array(array, at), CopyPlace::Host(host(&mut bytes)), 8);
+    let copies = [copy(third, [504, 63, 0]), copy(third, [508, 63, 0])];
+    client.memcpy_box(Stream::LEGACY, &copies[0]).unwrap();
+    assert_eq!(client.memcpy_box(Stream::LEGACY, &copies[1]), Err(CudaError::INVALID_VALUE));
+    let (how, of) = (TextureDescriptor::default(), |kind, place| ResourceDescriptor {
+        kind,
+        place,
+        ..ResourceDescriptor::default()
+    });
+    for resource in [of(1, mipmapped.0), of(0, first.0)] {
+        let texture = client.tex_object_create(&resource, &how, None).unwrap();
+        assert_eq!(client.tex_object_get_resource_desc(texture), Ok(resource));
+    }
+    assert_eq!(client.tex_object_create(&of(0, mipmapped.0), &how, None), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.array_destroy(third), Err(CudaError::INVALID_HANDLE), "a level by itself");
+    assert_eq!(client.array_destroy(Array(mipmapped.0)), Err(CudaError::INVALID_HANDLE));
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    client.mipmapped_array_destroy(mipmapped).unwrap();
+    for gone in [level(0), client.array_get_descriptor(first).map(|_| first)] {
+        assert_eq!(gone, Err(CudaError::INVALID_HANDLE));
+    }
+    assert_eq!(client.mipmapped_array_destroy(mipmapped), Err(CudaError::INVALID_HANDLE));
+    server.wait_for("DestroyArray", 1);
+    assert_eq!(["CreateArray", "TakeLevel", "DestroyArray"].map(|kind| server.count(kind)), [1, 3, 1]);
 }
 
 #[test]

@@ -89,11 +89,12 @@ fn ends_of_boxes_have_their_golden_bytes() {
 
 #[test]
 fn arrays_and_textures_have_their_golden_bytes() {
-    let array = CreateArray { array: ArrayId(1), width: 2, height: 3, depth: 0, format: 0x20, channels: 4, flags: 2 };
+    let [width, height, depth] = [2, 3, 0];
+    let array = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels: 4, flags: 2, levels: 1 };
     #[rustfmt::skip]
     let golden = [
         1, 0, 0, 0, 0, 0, 0, 0,  2, 0, 0, 0, 0, 0, 0, 0,  3, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,
-        0x20, 0, 0, 0,  4, 0, 0, 0,  2, 0, 0, 0,
+        0x20, 0, 0, 0,  4, 0, 0, 0,  2, 0, 0, 0,  1, 0, 0, 0,
     ];
     assert_eq!(encoded(&array), golden);
     assert_eq!(encoded(&CreateSurface { surface: SurfaceId(5), array: ArrayId(1) })[..9], [5, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -103,8 +104,10 @@ fn arrays_and_textures_have_their_golden_bytes() {
     let bytes = encoded(&texture);
     assert_eq!((bytes.len(), bytes[0], bytes[12], bytes[72]), (8 + 52 + 56 + 4, 9, 1, 1));
     assert_eq!(bytes[112..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0]);
-    let kinds = [CreateArray::KIND, DestroyArray::KIND, CreateTexture::KIND, CreateSurface::KIND];
-    assert_eq!(kinds, [0x0d01, 0x0d02, 0x0d03, 0x0d05]);
+    let level = TakeLevel { of: ArrayId(1), level: 2, array: ArrayId(3) };
+    assert_eq!(encoded(&level), [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    let kinds = [CreateArray::KIND, DestroyArray::KIND, CreateTexture::KIND, CreateSurface::KIND, TakeLevel::KIND];
+    assert_eq!(kinds, [0x0d01, 0x0d02, 0x0d03, 0x0d05, 0x0d07]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use floe_abi::{
-    Array, ArrayShape, Context, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle, Stream,
-    StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject,
+    Array, ArrayShape, Context, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle,
+    MipmappedArray, Stream, StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject,
 };
 
 use crate::requests::{
@@ -146,6 +146,8 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
 
     /// Creates an array of a shape that can be.
     fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array>;
+    /// Creates a mipmapped array of a shape and a number of levels that can be.
+    fn create_mipmapped_array(&self, shape: &ArrayShape, levels: u32) -> CudaResult<MipmappedArray>;
     /// Creates a texture; the number is what kernels are given.
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject>;
     /// Creates a surface of an array; the number is what kernels are given.

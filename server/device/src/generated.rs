@@ -21,6 +21,13 @@ pub struct Calls {
     pub cuArray3DCreate_v2: Option<unsafe extern "C" fn(*mut Array, *const Array3dDescriptor) -> CuResult>,
     /// `cuArrayDestroy`.
     pub cuArrayDestroy: Option<unsafe extern "C" fn(Array) -> CuResult>,
+    /// `cuMipmappedArrayCreate`.
+    pub cuMipmappedArrayCreate:
+        Option<unsafe extern "C" fn(*mut MipmappedArray, *const Array3dDescriptor, u32) -> CuResult>,
+    /// `cuMipmappedArrayGetLevel`.
+    pub cuMipmappedArrayGetLevel: Option<unsafe extern "C" fn(*mut Array, MipmappedArray, u32) -> CuResult>,
+    /// `cuMipmappedArrayDestroy`.
+    pub cuMipmappedArrayDestroy: Option<unsafe extern "C" fn(MipmappedArray) -> CuResult>,
     /// `cuDevicePrimaryCtxRetain`.
     pub cuDevicePrimaryCtxRetain: Option<unsafe extern "C" fn(*mut Context, Device) -> CuResult>,
     /// `cuDevicePrimaryCtxRelease_v2`.
@@ -511,6 +518,12 @@ impl Calls {
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuArrayDestroy: unsafe { symbol(library, c"cuArrayDestroy") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMipmappedArrayCreate: unsafe { symbol(library, c"cuMipmappedArrayCreate") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMipmappedArrayGetLevel: unsafe { symbol(library, c"cuMipmappedArrayGetLevel") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuMipmappedArrayDestroy: unsafe { symbol(library, c"cuMipmappedArrayDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuDevicePrimaryCtxRetain: unsafe { symbol(library, c"cuDevicePrimaryCtxRetain") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuDevicePrimaryCtxRelease_v2: unsafe { symbol(library, c"cuDevicePrimaryCtxRelease_v2") },
@@ -886,6 +899,50 @@ impl Driver {
     /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn array_destroy(&self, array: Array) -> CudaResult<()> {
         let call = self.calls.cuArrayDestroy.ok_or_else(|| missing("cuArrayDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(array) }.into_result()?;
+        Ok(())
+    }
+
+    /// Makes an array of levels, of which the first has the descriptor's shape and each further one half its extents; as many as there are up to one element, where more are asked for. OUT_OF_MEMORY when quota or device has no more.
+    ///
+    /// `cuMipmappedArrayCreate`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn mipmapped_array_create(&self, descriptor: &Array3dDescriptor, levels: u32) -> CudaResult<MipmappedArray> {
+        let call = self.calls.cuMipmappedArrayCreate.ok_or_else(|| missing("cuMipmappedArrayCreate"))?;
+        let mut array = <MipmappedArray>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut array, std::ptr::from_ref(descriptor), levels) }.into_result()?;
+        Ok(array)
+    }
+
+    /// A level, the same array each time, which ends with the mipmapped array: INVALID_HANDLE where it is destroyed by itself. INVALID_VALUE beyond the last.
+    ///
+    /// `cuMipmappedArrayGetLevel`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
+        let call = self.calls.cuMipmappedArrayGetLevel.ok_or_else(|| missing("cuMipmappedArrayGetLevel"))?;
+        let mut level = <Array>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut level, array, number) }.into_result()?;
+        Ok(level)
+    }
+
+    /// Frees a mipmapped array with its levels; its memory comes back when all work issued before is over.
+    ///
+    /// `cuMipmappedArrayDestroy`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()> {
+        let call = self.calls.cuMipmappedArrayDestroy.ok_or_else(|| missing("cuMipmappedArrayDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
         // this driver's, which [`Driver`] asks of its callers.
         unsafe { call(array) }.into_result()?;
@@ -2734,7 +2791,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a texture of an array, linear or pitched memory. Mipmapped arrays are NOT_SUPPORTED.
+    /// Makes a texture of an array, a mipmapped array, linear or pitched memory.
     ///
     /// `cuTexObjectCreate`.
     ///
@@ -2995,6 +3052,23 @@ pub trait PlainCalls {
     ///
     /// `cuArrayDestroy`.
     fn array_destroy(&self, array: Array) -> CudaResult<()> {
+        let _ = array;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// A level, the same array each time, which ends with the mipmapped array: INVALID_HANDLE where it is destroyed by itself. INVALID_VALUE beyond the last.
+    ///
+    /// `cuMipmappedArrayGetLevel`.
+    fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
+        let _ = array;
+        let _ = number;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Frees a mipmapped array with its levels; its memory comes back when all work issued before is over.
+    ///
+    /// `cuMipmappedArrayDestroy`.
+    fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()> {
         let _ = array;
         Err(CudaError::NOT_SUPPORTED)
     }

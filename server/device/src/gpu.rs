@@ -2,6 +2,7 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
+mod code;
 mod facts;
 mod generated;
 mod graph;
@@ -22,7 +23,7 @@ use std::sync::Mutex;
 
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, HostPointer,
-    Kernel, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
+    Kernel, MemAccess, MemAllocationProperties, MemHandle, MemLocation, MipmappedArray, ResourceDescriptor, Stream,
     StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
     limit, location_type, pointer_attribute, resource_type,
 };
@@ -30,12 +31,11 @@ use floe_abi::{
 use crate::choice::{OpenLibraryError, open};
 use crate::device::{Device, Mapped, MemoryEnd};
 use crate::requests::{
-    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits,
-    LoadFailure, Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, Limits, LoadFailure,
+    Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
 use crate::room;
-use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption, UnitHash};
-use log::{LEAST_LOG, cut};
+use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, UnitHash};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
@@ -335,6 +335,10 @@ impl Device for Gpu {
         self.driver.array_create(&shape.descriptor())
     }
 
+    fn create_mipmapped_array(&self, shape: &ArrayShape, levels: u32) -> CudaResult<MipmappedArray> {
+        self.driver.mipmapped_array_create(&shape.descriptor(), levels)
+    }
+
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
         self.reach.demand_texture(self.driver, &request)?;
         self.driver.tex_object_create(request.resource, request.description, request.view)
@@ -346,24 +350,7 @@ impl Device for Gpu {
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
-        let option = |&(option, value): &(i32, u64)| LoadOption { option: option.unsigned_abs(), value };
-        let options: Vec<LoadOption> = loading.options.iter().map(option).collect();
-        let (kind, mut contents) = (image.kind, image.contents);
-        let image = match (kind, contents.pop()) {
-            (ImageKind::Cubin | ImageKind::Ptx, Some(content)) => LoadImage::single(content),
-            (_, last) => LoadImage::fat_binary(contents.into_iter().chain(last).collect()),
-        };
-        let (result, info, error) = if loading.at_once {
-            let log = self.driver.module_load_data(&image, &options);
-            (log.result.map(Code::Module), log.info, log.error)
-        } else {
-            let log = self.driver.library_load_data(image, &options);
-            (log.result.map(Code::Library), log.info, log.error)
-        };
-        match result {
-            Ok(code) => Ok((code, cut(info, loading.log_bytes))),
-            Err(failure) => Err(LoadFailure { error: failure, log: cut(error, loading.log_bytes.max(LEAST_LOG)) }),
-        }
+        code::load(self.driver, image, loading)
     }
 
     fn link(
@@ -372,11 +359,7 @@ impl Device for Gpu {
         options: &[LoadOption],
         log_bytes: usize,
     ) -> Result<(Vec<u8>, String), LoadFailure> {
-        let log = self.driver.link(inputs, options);
-        match log.result {
-            Ok(image) => Ok((image, cut(log.info, log_bytes))),
-            Err(error) => Err(LoadFailure { error, log: cut(log.error, log_bytes.max(LEAST_LOG)) }),
-        }
+        code::link(self.driver, inputs, options, log_bytes)
     }
 
     fn unload(&self, code: Code) -> CudaResult<()> {

@@ -37,4 +37,4 @@ pub use memory::{Backing, FileIdentity, GRANULE, Mapped, Memory, MemoryError, Me
 pub use program::{Kernel, KernelParameter, LoadError, Program};
 pub use services::{Heap, Services, Sink};
 pub use snapshot::{Snapshot, SnapshotError};
-pub use texture::{Channel, Outside, Sampling, Surface, Texels, Texture, Views};
+pub use texture::{Channel, Choice, Outside, Sampling, Surface, Texels, Texture, Views};

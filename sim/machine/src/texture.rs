@@ -1,12 +1,14 @@
 //! Textures and surfaces: how kernels see arrays and memory as images. The driver API makes them and gets numbers for them;
 //! instructions find them by these numbers. The bytes lie in device memory, and nothing here holds or frees any.
 
+mod level;
 mod sample;
 mod texel;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, RwLock};
 
+pub(crate) use level::Wanted;
 pub use texel::Channel;
 
 /// Elements of device memory in rows, slices and layers.
@@ -70,13 +72,28 @@ pub struct Sampling {
     pub border: [f32; 4],
 }
 
+/// How the level of a mipmapped image is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Between levels a weighted mean of two is read, not the nearest.
+    pub filtered: bool,
+    /// Added to every level that an instruction asks for.
+    pub bias: f32,
+    /// The lowest level read.
+    pub least: f32,
+    /// The highest level read.
+    pub most: f32,
+}
+
 /// A texture.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Texture {
-    /// The elements it reads.
-    pub texels: Texels,
+    /// The elements it reads: those of each level, the largest first.
+    pub levels: Vec<Texels>,
     /// How.
     pub sampling: Sampling,
+    /// Which level, where there are several.
+    pub choice: Choice,
     /// Whether it is memory in one line: read by integers alone, with zeros outside.
     pub linear: bool,
 }

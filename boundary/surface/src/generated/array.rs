@@ -29,6 +29,30 @@ pub trait ArrayCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn array_destroy(&self, array: Array) -> CudaResult<()>;
+
+    /// Makes an array of levels, of which the first has the descriptor's shape and each further one half its extents; as many as there are up to one element, where more are asked for. OUT_OF_MEMORY when quota or device has no more.
+    ///
+    /// `cuMipmappedArrayCreate`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mipmapped_array_create(&self, descriptor: &Array3dDescriptor, levels: u32) -> CudaResult<MipmappedArray>;
+
+    /// A level, the same array each time, which ends with the mipmapped array: INVALID_HANDLE where it is destroyed by itself. INVALID_VALUE beyond the last.
+    ///
+    /// `cuMipmappedArrayGetLevel`; the client's class for it: post.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array>;
+
+    /// Frees a mipmapped array with its levels; its memory comes back when all work issued before is over.
+    ///
+    /// `cuMipmappedArrayDestroy`; the client's class for it: post.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()>;
 }
 
 /// `cuArray3DCreate_v2`: checks what C passed and calls [`Driver::array_create`](crate::Driver).
@@ -87,5 +111,66 @@ pub unsafe fn cuArray3DGetDescriptor_v2<D: crate::Driver>(
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuArrayDestroy<D: crate::Driver>(driver: &'static D, array: Array) -> CudaResult<()> {
     driver.array_destroy(array)?;
+    Ok(())
+}
+
+/// `cuMipmappedArrayCreate`: checks what C passed and calls [`Driver::mipmapped_array_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMipmappedArrayCreate`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuMipmappedArrayCreate<D: crate::Driver>(
+    driver: &'static D,
+    array: *mut MipmappedArray,
+    descriptor: *const Array3dDescriptor,
+    levels: u32,
+) -> CudaResult<()> {
+    c::present(array)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let descriptor = unsafe { c::reference(descriptor)? };
+    let value0 = driver.mipmapped_array_create(descriptor, levels)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(array, value0);
+    }
+    Ok(())
+}
+
+/// `cuMipmappedArrayGetLevel`: checks what C passed and calls [`Driver::mipmapped_array_get_level`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMipmappedArrayGetLevel`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuMipmappedArrayGetLevel<D: crate::Driver>(
+    driver: &'static D,
+    level: *mut Array,
+    array: MipmappedArray,
+    number: u32,
+) -> CudaResult<()> {
+    c::present(level)?;
+    let value0 = driver.mipmapped_array_get_level(array, number)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(level, value0);
+    }
+    Ok(())
+}
+
+/// `cuMipmappedArrayDestroy`: checks what C passed and calls [`Driver::mipmapped_array_destroy`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMipmappedArrayDestroy`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuMipmappedArrayDestroy<D: crate::Driver>(driver: &'static D, array: MipmappedArray) -> CudaResult<()> {
+    driver.mipmapped_array_destroy(array)?;
     Ok(())
 }

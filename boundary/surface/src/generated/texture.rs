@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// What an implementation does for the calls about: texture.
 pub trait TextureCalls {
-    /// Makes a texture of an array, linear or pitched memory. Mipmapped arrays are NOT_SUPPORTED.
+    /// Makes a texture of an array, a mipmapped array, linear or pitched memory.
     ///
     /// `cuTexObjectCreate`; the client's class for it: call.
     ///

@@ -25,10 +25,12 @@ pub(crate) enum Kind {
     Physical = 0x19,
     /// An array.
     Array = 0x1a,
+    /// A mipmapped array.
+    MipmappedArray = 0x1b,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Context,
         Self::Module,
         Self::Library,
@@ -39,6 +41,7 @@ impl Kind {
         Self::Pool,
         Self::Physical,
         Self::Array,
+        Self::MipmappedArray,
     ];
 
     /// The kind with this number; they follow one another.

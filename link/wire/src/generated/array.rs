@@ -10,7 +10,7 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Makes an array as CUDA_ARRAY3D_DESCRIPTOR describes it. The quota is charged for what a device may need to lay it out. OUT_OF_MEMORY when quota or device has no more.
+/// Makes an array as CUDA_ARRAY3D_DESCRIPTOR describes it. Where `levels` is not 0 it is a mipmapped array of so many, which textures read as it is, copies and surfaces by its levels. The quota is charged for what a device may need to lay it out. OUT_OF_MEMORY when quota or device has no more.
 ///
 /// Kind 0x0d01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +22,7 @@ pub struct CreateArray {
     pub format: u32,
     pub channels: u32,
     pub flags: u32,
+    pub levels: u32,
 }
 
 impl<'a> Field<'a> for CreateArray {
@@ -31,10 +32,11 @@ impl<'a> Field<'a> for CreateArray {
         + <u64 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<44>(out);
+        let room = crate::reader::room::<48>(out);
         room[0..8].copy_from_slice(&self.array.0.to_le_bytes());
         room[8..16].copy_from_slice(&self.width.to_le_bytes());
         room[16..24].copy_from_slice(&self.height.to_le_bytes());
@@ -42,6 +44,7 @@ impl<'a> Field<'a> for CreateArray {
         room[32..36].copy_from_slice(&self.format.to_le_bytes());
         room[36..40].copy_from_slice(&self.channels.to_le_bytes());
         room[40..44].copy_from_slice(&self.flags.to_le_bytes());
+        room[44..48].copy_from_slice(&self.levels.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -53,6 +56,7 @@ impl<'a> Field<'a> for CreateArray {
             format: reader.field("format")?,
             channels: reader.field("channels")?,
             flags: reader.field("flags")?,
+            levels: reader.field("levels")?,
         })
     }
 }
@@ -73,7 +77,7 @@ impl Call for CreateArray {
     type Reply<'a> = ();
 }
 
-/// Destroys the array. The client sends it only when no work issued before can still touch the array.
+/// Destroys the array, a mipmapped one with its levels; of a level it is the name that ends. The client sends it only when no work issued before can still touch the array.
 ///
 /// Kind 0x0d02, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,6 +109,43 @@ impl Message for DestroyArray {
     }
 }
 
+/// From now on `array` is a level of the mipmapped array `of`, as long as that is.
+///
+/// Kind 0x0d07, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TakeLevel {
+    pub of: ArrayId,
+    pub level: u32,
+    pub array: ArrayId,
+}
+
+impl<'a> Field<'a> for TakeLevel {
+    const LEAST: usize = <ArrayId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <ArrayId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.of.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.level.to_le_bytes());
+        room[12..20].copy_from_slice(&self.array.0.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { of: reader.field("of")?, level: reader.field("level")?, array: reader.field("array")? })
+    }
+}
+
+impl Message for TakeLevel {
+    const KIND: u16 = 0x0d07;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "TakeLevel";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// Carries out the commands of this noun.
 pub trait ArrayRequests: Handler {
     /// Carries out [`CreateArray`].
@@ -118,4 +159,10 @@ pub trait ArrayRequests: Handler {
     /// # Errors
     /// The handler's.
     fn destroy_array(&mut self, message: DestroyArray) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`TakeLevel`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn take_level(&mut self, message: TakeLevel) -> Result<Self::Answer, Self::Fault>;
 }

@@ -20,6 +20,8 @@ pub enum Request<'a> {
     CreateArray(CreateArray),
     /// See [`DestroyArray`].
     DestroyArray(DestroyArray),
+    /// See [`TakeLevel`].
+    TakeLevel(TakeLevel),
     /// See [`OpenCollectives`].
     OpenCollectives(OpenCollectives<'a>),
     /// See [`NewUniqueId`].
@@ -293,6 +295,7 @@ impl<'a> Request<'a> {
             AskActivityClock::KIND => AskActivityClock::decode(payload).map(Self::AskActivityClock),
             CreateArray::KIND => CreateArray::decode(payload).map(Self::CreateArray),
             DestroyArray::KIND => DestroyArray::decode(payload).map(Self::DestroyArray),
+            TakeLevel::KIND => TakeLevel::decode(payload).map(Self::TakeLevel),
             OpenCollectives::KIND => OpenCollectives::decode(payload).map(Self::OpenCollectives),
             NewUniqueId::KIND => NewUniqueId::decode(payload).map(Self::NewUniqueId),
             InitComm::KIND => InitComm::decode(payload).map(Self::InitComm),
@@ -436,6 +439,7 @@ impl<'a> Request<'a> {
             Self::AskActivityClock(_) => AskActivityClock::NAME,
             Self::CreateArray(_) => CreateArray::NAME,
             Self::DestroyArray(_) => DestroyArray::NAME,
+            Self::TakeLevel(_) => TakeLevel::NAME,
             Self::OpenCollectives(_) => OpenCollectives::NAME,
             Self::NewUniqueId(_) => NewUniqueId::NAME,
             Self::InitComm(_) => InitComm::NAME,
@@ -578,6 +582,7 @@ impl<'a> Request<'a> {
             Self::AskActivityClock(_) => AskActivityClock::CLASS,
             Self::CreateArray(_) => CreateArray::CLASS,
             Self::DestroyArray(_) => DestroyArray::CLASS,
+            Self::TakeLevel(_) => TakeLevel::CLASS,
             Self::OpenCollectives(_) => OpenCollectives::CLASS,
             Self::NewUniqueId(_) => NewUniqueId::CLASS,
             Self::InitComm(_) => InitComm::CLASS,
@@ -720,6 +725,7 @@ impl<'a> Request<'a> {
             Self::AskActivityClock(_) => AskActivityClock::KIND,
             Self::CreateArray(_) => CreateArray::KIND,
             Self::DestroyArray(_) => DestroyArray::KIND,
+            Self::TakeLevel(_) => TakeLevel::KIND,
             Self::OpenCollectives(_) => OpenCollectives::KIND,
             Self::NewUniqueId(_) => NewUniqueId::KIND,
             Self::InitComm(_) => InitComm::KIND,
@@ -861,6 +867,7 @@ impl<'a> Request<'a> {
             Self::AskActivityClock(message) => message.encode(out),
             Self::CreateArray(message) => message.encode(out),
             Self::DestroyArray(message) => message.encode(out),
+            Self::TakeLevel(message) => message.encode(out),
             Self::OpenCollectives(message) => message.encode(out),
             Self::NewUniqueId(message) => message.encode(out),
             Self::InitComm(message) => message.encode(out),
@@ -1027,6 +1034,7 @@ impl Request<'_> {
             Self::AskActivityClock(_) => Err(H::misplaced(Recipient::Reader)),
             Self::CreateArray(message) => handler.create_array(message),
             Self::DestroyArray(message) => handler.destroy_array(message),
+            Self::TakeLevel(message) => handler.take_level(message),
             Self::OpenCollectives(message) => handler.open_collectives(&message),
             Self::NewUniqueId(message) => handler.new_unique_id(message),
             Self::InitComm(message) => handler.init_comm(&message),
@@ -1171,6 +1179,10 @@ impl Request<'_> {
             Self::DestroyArray(it) => {
                 Recipe::Ends { object: Object { kind: ObjectKind::Array, id: it.array.0 }, bytes: None }
             }
+            Self::TakeLevel(it) => Recipe::Makes {
+                object: Object { kind: ObjectKind::Array, id: it.array.0 },
+                of: Some(Object { kind: ObjectKind::Array, id: it.of.0 }),
+            },
             Self::SetLimit(it) => Recipe::Changes {
                 object: Object::CONTEXT,
                 bytes: None,
@@ -1388,6 +1400,10 @@ impl Request<'_> {
                 see(Object { kind: ObjectKind::Array, id: it.array.0 });
             }
             Self::DestroyArray(it) => {
+                see(Object { kind: ObjectKind::Array, id: it.array.0 });
+            }
+            Self::TakeLevel(it) => {
+                see(Object { kind: ObjectKind::Array, id: it.of.0 });
                 see(Object { kind: ObjectKind::Array, id: it.array.0 });
             }
             Self::CreateEvent(it) => {

@@ -277,7 +277,7 @@ impl<'a> Field<'a> for TextureDescription {
     }
 }
 
-/// The memory that a texture reads. `kind` 0: `array`. 2: `extent` bytes from `at` on. 3: from `at` on, `height` rows of `extent` elements, `pitch` bytes apart.
+/// The memory that a texture reads. `kind` 0: `array`. 1: `array`, which is mipmapped. 2: `extent` bytes from `at` on. 3: from `at` on, `height` rows of `extent` elements, `pitch` bytes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TextureResource {
     pub kind: u32,

@@ -12,6 +12,16 @@ impl PlainCalls for Gpu {
     }
 
     #[inline]
+    fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
+        self.driver.mipmapped_array_get_level(array, number)
+    }
+
+    #[inline]
+    fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()> {
+        self.driver.mipmapped_array_destroy(array)
+    }
+
+    #[inline]
     fn ctx_synchronize(&self) -> CudaResult<()> {
         self.driver.ctx_synchronize()
     }

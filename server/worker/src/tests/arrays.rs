@@ -7,7 +7,7 @@ const ARRAY: ArrayId = ArrayId(7);
 
 /// Floats in `height` rows and `depth` slices.
 fn shape(array: ArrayId, width: u64, height: u64, depth: u64) -> CreateArray {
-    CreateArray { array, width, height, depth, format: 0x20, channels: 1, flags: 2 }
+    CreateArray { array, width, height, depth, format: 0x20, channels: 1, flags: 2, levels: 0 }
 }
 
 fn texture(texture: u64, resource: TextureResource) -> CreateTexture {
@@ -130,6 +130,68 @@ fn textures_have_the_devices_numbers_and_go_with_the_context() {
 }
 
 #[test]
+fn a_mipmapped_array_is_reached_by_its_levels_and_charged_once() {
+    let mut client = Client::new();
+    let used = |client: &Client| client.used.load(Ordering::Relaxed);
+    client.ok(&CreateArray { levels: 4, ..shape(ARRAY, 8, 4, 0) });
+    let charged = used(&client);
+    let level = |level, array| TakeLevel { of: ARRAY, level, array: ArrayId(array) };
+    client.send(&level(1, 8));
+    client.send(&level(3, 9));
+    let (to, bytes) = (BoxEnd::in_array(ArrayId(8), [0; 3]), &[5; 32]);
+    client.send(&CopyBoxToDevice { stream: STREAM, to, width: 16, height: 2, depth: 1, bytes });
+    assert_eq!(box_of(&mut client, to, [16, 2, 1]), bytes);
+    assert_eq!(box_of(&mut client, BoxEnd::in_array(ArrayId(9), [0; 3]), [4, 1, 1]), [0; 4], "one element");
+    client.ok(&texture(1, TextureResource { kind: 1, array: ARRAY, ..TextureResource::default() }));
+    client.ok(&CreateSurface { surface: SurfaceId(1), array: ArrayId(9) });
+    assert_eq!((used(&client), client.device.arrays().0), (charged, 4), "levels cost nothing more");
+    assert!(client.device.arrays().1.contains(&"levels 4".to_owned()));
+    // The name of a level may end by itself, and the id is free again.
+    client.send(&DestroyArray { array: ArrayId(9) });
+    client.send(&level(0, 9));
+    client.send(&DestroyArray { array: ARRAY });
+    client.ok(&shape(ArrayId(8), 1, 1, 0));
+    client.ok(&shape(ArrayId(9), 1, 1, 0));
+    assert_eq!(client.device.arrays().0, 2);
+    client.send(&DestroyArray { array: ArrayId(8) });
+    client.send(&DestroyArray { array: ArrayId(9) });
+    client.ok(&MemoryInfo {});
+    assert_eq!((used(&client), client.device.arrays().0), (0, 0));
+}
+
+#[test]
+fn levels_that_cannot_be_end_the_session() {
+    let with_levels = || {
+        let mut client = Client::new();
+        client.ok(&CreateArray { levels: 2, ..shape(ARRAY, 8, 4, 0) });
+        client.ok(&shape(ArrayId(8), 8, 4, 0));
+        client
+    };
+    let take = |of, level, array| TakeLevel { of: ArrayId(of), level, array: ArrayId(array) };
+    for (lie, words) in [
+        (take(7, 2, 9), "has 2 levels, not: 2"),
+        (take(7, u32::MAX, 9), "has 2 levels"),
+        (take(8, 0, 9), "array 8 has no levels"),
+        (take(6, 0, 9), "has the id: 6"),
+        (take(7, 0, 8), "taken: 8"),
+        (take(7, 0, 0), "taken: 0"),
+    ] {
+        let said = with_levels().break_with(&lie);
+        assert!(said.contains(words), "{lie:?}: {said}");
+    }
+    let from = BoxEnd::in_array(ARRAY, [0; 3]);
+    let lie = CopyBoxFromDevice { stream: STREAM, from, width: 4, height: 1, depth: 1 };
+    let words = "array 7 is only reached by its levels";
+    assert!(with_levels().break_with(&lie).contains(words));
+    assert!(with_levels().break_with(&CreateSurface { surface: SurfaceId(1), array: ARRAY }).contains(words));
+    let of = |kind, array| TextureResource { kind, array, ..TextureResource::default() };
+    assert!(with_levels().break_with(&texture(1, of(0, ARRAY))).contains(words));
+    assert!(with_levels().break_with(&texture(1, of(1, ArrayId(8)))).contains("array 8 has no levels"));
+    let deep = CreateArray { levels: 5, ..shape(ARRAY, 8, 4, 0) };
+    assert!(Client::new().break_with(&deep).contains("no array of this shape has 5 levels"));
+}
+
+#[test]
 fn boxes_outside_arrays_and_unknown_ids_end_the_session() {
     let end = |x, y, z| BoxEnd::in_array(ARRAY, [x, y, z]);
     let from = |from, width, height, depth| CopyBoxFromDevice { stream: STREAM, from, width, height, depth };
@@ -182,7 +244,7 @@ fn shapes_and_kinds_that_cannot_be_end_the_session() {
     let mut client = Client::new();
     client.ok(&shape(ARRAY, 1, 1, 0));
     assert!(client.break_with(&shape(ARRAY, 1, 1, 0)).contains("taken"));
-    let words = Client::new().break_with(&texture(1, TextureResource { kind: 1, ..TextureResource::default() }));
+    let words = Client::new().break_with(&texture(1, TextureResource { kind: 4, ..TextureResource::default() }));
     assert!(words.contains("nothing of this kind"), "{words}");
     let mut views = texture(1, TextureResource { kind: 2, ..TextureResource::default() });
     views.view = vec![TextureView::default(); 2];

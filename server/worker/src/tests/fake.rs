@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use super::moving::slabs::Slabs;
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
-    GraphUpdate, Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject,
-    TensorMap, TensorShape, TextureDescriptor, TextureObject, WordOperation,
+    GraphUpdate, Library, MemHandle, MipmappedArray, Module, ResourceDescriptor, Stream, StreamMemoryOperation,
+    SurfaceObject, TensorMap, TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 use floe_device::{
     ArrayPlace, ClusterQuestion, Code, Conditional, Costs, Device, End, HASH_UNIT, HashKey, Image, KernelFacts,
@@ -89,6 +89,8 @@ struct State {
     next: u64,
     /// Arrays in plain order.
     arrays: HashMap<u64, (ArrayShape, Vec<u8>)>,
+    /// The levels of mipmapped ones, which are arrays.
+    mipmapped: HashMap<u64, Vec<Array>>,
     /// The description that each texture and surface was made from, in words.
     textures: HashMap<u64, String>,
     last_texture: u64,
@@ -740,6 +742,15 @@ impl Device for Fake {
         Ok(Array(handle))
     }
 
+    fn create_mipmapped_array(&self, shape: &ArrayShape, levels: u32) -> CudaResult<MipmappedArray> {
+        let levels: Vec<ArrayShape> = (0..levels).map(|level| shape.level(level).unwrap()).collect();
+        let made: CudaResult<Vec<Array>> = levels.iter().map(|level| self.create_array(level)).collect();
+        let mut state = self.state();
+        let handle = state.handle();
+        state.mipmapped.insert(handle, made?);
+        Ok(MipmappedArray(handle))
+    }
+
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
         if request.description.filter_mode > 1 {
             return Err(CudaError::INVALID_VALUE);
@@ -749,8 +760,11 @@ impl Device for Fake {
         state.last_texture += 1;
         let handle = state.last_texture;
         let ResourceDescriptor { kind, place, .. } = *request.resource;
-        let words =
-            if kind == 0 { format!("array {}", state.arrays.contains_key(&place)) } else { format!("{place:#x}") };
+        let words = match kind {
+            0 => format!("array {}", state.arrays.contains_key(&place)),
+            1 => format!("levels {}", state.mipmapped[&place].len()),
+            _ => format!("{place:#x}"),
+        };
         state.textures.insert(handle, words);
         Ok(TextureObject(handle))
     }
@@ -1000,6 +1014,20 @@ impl PlainCalls for Fake {
 
     fn array_destroy(&self, array: Array) -> CudaResult<()> {
         self.state().arrays.remove(&array.0).map(drop).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
+        let state = self.state();
+        let levels = state.mipmapped.get(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
+        levels.get(number as usize).copied().ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()> {
+        let mut state = self.state();
+        for level in state.mipmapped.remove(&array.0).ok_or(CudaError::INVALID_HANDLE)? {
+            state.arrays.remove(&level.0).unwrap();
+        }
+        Ok(())
     }
 
     fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {

@@ -54,7 +54,7 @@ pub(crate) use instructions::shuffle::{
 };
 pub(crate) use instructions::stack::{Allocate, RestoreStack, SaveStack};
 pub(crate) use instructions::texture::{LoadSurface, ReadTexture, StoreSurface};
-pub(crate) use instructions::texture_plan::{Beyond, Reading, SurfacePlan, TexturePlan};
+pub(crate) use instructions::texture_plan::{Beyond, Reading, SurfacePlan, TextureLevel, TexturePlan};
 pub(crate) use lanes::LANES;
 pub(crate) use schedule::{FRAMES_LIMIT, barrier_kind};
 pub(crate) use state::{AlignedBytes, BARRIERS, Barrier, Block, Fragment, Frame, Wait, Warp};

@@ -1,10 +1,12 @@
 //! Textures and surfaces: `tex`, `tld4`, `suld`, `sust` of the geometries nvcc writes for arrays and memory.
-//! In goes the instruction, out comes one handler and a plan of its many operands. Cubes, multisampled and mipmapped images,
-//! samplers of their own and references by name are refused.
+//! In goes the instruction, out comes one handler and a plan of its many operands. Cubes, multisampled images, samplers of
+//! their own and references by name are refused.
 
 use floe_ptx::{Instruction, Operand};
 
-use crate::exec::{Beyond, LoadSurface, ReadTexture, Reading, StoreSurface, SurfacePlan, TexturePlan, handlers};
+use crate::exec::{
+    Beyond, LoadSurface, ReadTexture, Reading, StoreSurface, SurfacePlan, TextureLevel, TexturePlan, handlers,
+};
 use crate::isa::Value;
 
 use super::function::{Body, Lowering};
@@ -59,17 +61,44 @@ impl Body<'_, '_> {
         Ok(Bracket { view: self.source(view, Value::Bits64)?, layer, coordinates: slots })
     }
 
-    /// `tex` and `tld4`. There is one level, so the level or gradient an instruction names changes nothing.
+    /// The level that the operands behind the brackets say.
+    fn level(&mut self, word: Option<&str>, operands: &[Operand<'static>], axes: usize) -> Lowering<TextureLevel> {
+        match (word, operands) {
+            (None | Some("base"), []) => Ok(TextureLevel::Base),
+            (Some("level"), [number]) => Ok(TextureLevel::Number(self.source(number, Value::Bits32)?)),
+            (Some("grad"), [first, second]) => {
+                Ok(TextureLevel::Gradient([self.direction(first, axes)?, self.direction(second, axes)?]))
+            }
+            _ => Err("offsets and depths to compare with are not supported".to_owned()),
+        }
+    }
+
+    /// A vector with a part per axis; one of three axes has a fourth part, which means nothing.
+    fn direction(&mut self, operand: &Operand<'static>, axes: usize) -> Lowering<[u32; 3]> {
+        let single = std::slice::from_ref(operand);
+        let parts = if let Operand::Vector(parts) = operand { parts.as_slice() } else { single };
+        if parts.len() < axes {
+            return Err("too few parts of a gradient".to_owned());
+        }
+        let mut slots = [0; 3];
+        for (slot, part) in slots.iter_mut().zip(parts).take(axes) {
+            *slot = self.source(part, Value::Bits32)?;
+        }
+        Ok(slots)
+    }
+
+    /// `tex` and `tld4`.
     pub(crate) fn texture(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
         let words: Vec<&str> = instruction.opcode.modifiers().collect();
-        let (geometry, reading, extra) = match (instruction.opcode.mnemonic(), words.as_slice()) {
-            ("tex", ["level", geometry, "v4", "f32" | "s32" | "u32", "f32"]) => (geometry, Reading::Sample, 1),
-            ("tex", ["grad", geometry, "v4", "f32" | "s32" | "u32", "f32"]) => (geometry, Reading::Sample, 2),
-            ("tex", [geometry, "v4", "f32" | "s32" | "u32", "f32"]) => (geometry, Reading::Sample, 0),
-            ("tex", [geometry, "v4", "f32" | "s32" | "u32", "s32"]) => (geometry, Reading::Fetch, 0),
+        let (level, geometry, reading) = match (instruction.opcode.mnemonic(), words.as_slice()) {
+            ("tex", [level @ ("base" | "level" | "grad"), geometry, "v4", "f32" | "s32" | "u32", "f32"]) => {
+                (Some(*level), geometry, Reading::Sample)
+            }
+            ("tex", [geometry, "v4", "f32" | "s32" | "u32", "f32"]) => (None, geometry, Reading::Sample),
+            ("tex", [geometry, "v4", "f32" | "s32" | "u32", "s32"]) => (None, geometry, Reading::Fetch),
             ("tld4", [channel, geometry @ ("2d" | "a2d"), "v4", "f32" | "s32" | "u32", "f32"]) => {
                 let channel = ["r", "g", "b", "a"].iter().position(|name| name == channel);
-                (geometry, Reading::Gather(channel.ok_or("unknown instruction")?), 0)
+                (None, geometry, Reading::Gather(channel.ok_or("unknown instruction")?))
             }
             _ => return Err("unknown instruction".to_owned()),
         };
@@ -77,9 +106,7 @@ impl Body<'_, '_> {
         let [destination, bracket, rest @ ..] = instruction.operands.as_slice() else {
             return Err("operands: tex wants d, [a, c]".to_owned());
         };
-        if rest.len() != extra {
-            return Err("offsets and depths to compare with are not supported".to_owned());
-        }
+        let level = self.level(level, rest, geometry.axes)?;
         let Bracket { view: texture, layer, coordinates } = self.bracket(bracket, geometry)?;
         let Operand::Vector(parts) = destination else {
             return Err(format!("not a destination: {destination:?}"));
@@ -91,7 +118,7 @@ impl Body<'_, '_> {
         for (target, part) in targets.iter_mut().zip([a, b, c, d]) {
             *target = self.destination(part, Value::Bits32)?;
         }
-        let plan = TexturePlan { texture, layer, coordinates, axes: geometry.axes, reading, targets };
+        let plan = TexturePlan { texture, layer, coordinates, axes: geometry.axes, reading, level, targets };
         let number = self.builder.textures.len() as u32;
         self.builder.textures.push(plan);
         self.emit(handlers::<ReadTexture>(), |inst| inst.aux = number);

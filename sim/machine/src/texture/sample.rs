@@ -5,7 +5,7 @@
 //! them is not documented for hardware; here it is to the nearest.
 
 use super::texel::{self, Bytes};
-use super::{Outside, Texture};
+use super::{Outside, Sampling, Texels};
 
 /// Reads an element's bytes: address and their number; `None` where nothing is mapped.
 pub(crate) type ReadBytes<'a> = &'a dyn Fn(u64, usize) -> Option<Bytes>;
@@ -29,7 +29,15 @@ impl Neighbours {
     }
 }
 
-impl Texture {
+/// One level of a texture.
+#[derive(Clone, Copy)]
+pub(super) struct Image<'a> {
+    pub(super) texels: &'a Texels,
+    pub(super) sampling: &'a Sampling,
+    pub(super) linear: bool,
+}
+
+impl Image<'_> {
     /// The meaning of a coordinate outside. Images continue beyond their ends only for normalized coordinates.
     fn outside(&self, axis: usize) -> Outside {
         match self.sampling.outside[axis] {
@@ -88,7 +96,7 @@ impl Texture {
         let [Some(x), Some(y), Some(z)] = place else {
             return Ok(self.sampling.border.map(f32::to_bits));
         };
-        let (texels, sampling) = (&self.texels, &self.sampling);
+        let Self { texels, sampling, .. } = self;
         let address = texels.address([x, y, z]);
         let bytes = read(address, texels.element_bytes() as usize).ok_or(address)?;
         let mut bits = texels.channel.read_all(&bytes, texels.channels, sampling.integers);
@@ -115,7 +123,7 @@ impl Texture {
     ///
     /// # Errors
     /// The address where nothing is mapped.
-    pub(crate) fn sample(&self, layer: Option<u32>, coordinates: &[f32], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
+    pub(super) fn sample(&self, layer: Option<u32>, coordinates: &[f32], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
         let filtered = self.sampling.filtered && self.texels.channel.reads_float(self.sampling.integers);
         if self.linear {
             return self.fetch(layer, &[coordinates[0].floor() as i32], read);
@@ -151,8 +159,8 @@ impl Texture {
     /// The element at whole coordinates. Linear memory is zero outside.
     ///
     /// # Errors
-    /// As [`Texture::sample`].
-    pub(crate) fn fetch(&self, layer: Option<u32>, coordinates: &[i32], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
+    /// As [`Image::sample`].
+    pub(super) fn fetch(&self, layer: Option<u32>, coordinates: &[i32], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
         let mut place = [Some(0); 3];
         for (axis, (place, index)) in place.iter_mut().zip(coordinates).enumerate() {
             *place = self.element(axis, i64::from(*index));
@@ -169,8 +177,8 @@ impl Texture {
     /// One channel of the four elements that coordinates lie between, as `tld4` orders them.
     ///
     /// # Errors
-    /// As [`Texture::sample`].
-    pub(crate) fn gather(
+    /// As [`Image::sample`].
+    pub(super) fn gather(
         &self,
         layer: Option<u32>,
         coordinates: &[f32],

@@ -101,7 +101,7 @@ impl Client {
         };
         let array = self.array_end(array, at, copy)?;
         let memory = Resident::array(&array);
-        let end = BoxEnd::in_array(*array.name, at.map(|offset| offset as u64));
+        let end = BoxEnd::in_array(array.name.id, at.map(|offset| offset as u64));
         Ok(End::Device(DeviceEnd { end, memory, is_managed: false }))
     }
 

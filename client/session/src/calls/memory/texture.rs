@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use floe_abi::{
-    Array, CudaError, CudaResult, DevicePtr, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
+    Array, CudaError, CudaResult, DevicePtr, MipmappedArray, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
     TextureDescriptor, TextureObject, element_bytes, resource_type,
 };
 use floe_surface::TextureCalls;
@@ -15,7 +15,6 @@ use floe_wire::{
 };
 
 use crate::client::Client;
-use crate::log::log;
 use crate::lookup::Lookup;
 use crate::memory::managed::resident::Resident;
 use crate::memory::mirroring::Reach;
@@ -73,7 +72,10 @@ impl Client {
 
     /// The array a resource names, which has to be the vGPU's own.
     fn array_of(&self, resource: &ResourceDescriptor, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<ArrayState>> {
-        let array = self.array(Array(resource.place))?;
+        let array = match resource.kind {
+            resource_type::MIPMAPPED_ARRAY => self.mipmapped_array(MipmappedArray(resource.place)),
+            _ => self.array(Array(resource.place)),
+        }?;
         if Arc::ptr_eq(&array.vgpu, vgpu) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
     }
 
@@ -88,9 +90,9 @@ impl Client {
         }
         let kind = resource.kind;
         match kind {
-            resource_type::ARRAY => {
+            resource_type::ARRAY | resource_type::MIPMAPPED_ARRAY => {
                 let array = self.array_of(resource, vgpu)?;
-                let wanted = TextureResource { kind, array: *array.name, ..TextureResource::default() };
+                let wanted = TextureResource { kind, array: array.name.id, ..TextureResource::default() };
                 Ok((wanted, Some(Resident::array(&array))))
             }
             resource_type::LINEAR | resource_type::PITCH2D => {
@@ -118,10 +120,6 @@ impl Client {
                     ..TextureResource::default()
                 };
                 Ok((resource, memory))
-            }
-            resource_type::MIPMAPPED_ARRAY => {
-                log!(Warn, "cuTexObjectCreate: mipmapped arrays are not supported");
-                Err(CudaError::NOT_SUPPORTED)
             }
             _ => Err(CudaError::INVALID_VALUE),
         }
@@ -181,7 +179,7 @@ impl TextureCalls for Client {
         // Of arrays made without SURFACE_LDST, too: NVIDIA's driver makes these surfaces.
         let array = self.array_of(resource, vgpu)?;
         let id = SurfaceId(vgpu.next_id());
-        let answer = vgpu.call(&CreateSurface { surface: id, array: *array.name })?;
+        let answer = vgpu.call(&CreateSurface { surface: id, array: array.name.id })?;
         let object = vgpu.connection.read(CreateSurface::decode_reply(&answer.body))?.object;
         let state = SurfaceState { id, context: context.handle(), resource: *resource };
         self.objects(vgpu)?.surfaces.insert(object, Arc::new(state));

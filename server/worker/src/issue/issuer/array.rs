@@ -2,13 +2,15 @@
 //! In: shapes by the client's ids. Out: the driver's arrays, charged to the quota, and places in them for copies.
 //! An array lies where and as the driver pleases, so what it is charged is a bound: no less than any device takes for it.
 
-use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
+use std::sync::Arc;
+
+use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, MipmappedArray};
 use floe_device::{ArrayPlace, Device};
-use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray};
+use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray, Object, ObjectKind, TakeLevel};
 
 use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
-use crate::issue::objects::array::ArrayObject;
+use crate::issue::objects::array::{ArrayObject, Made};
 
 /// GPUs keep arrays in tiles of 64 bytes by 8 rows. A block has up to 16 tiles above each other, and in volumes up to
 /// 32 slices behind each other. Arrays begin and end with blocks.
@@ -20,16 +22,23 @@ const BLOCK_SLICES: u64 = 32;
 const SMALL_PAGE: u64 = 64 << 10;
 const LARGE_PAGE: u64 = 2 << 20;
 
-/// Bytes that an array takes at most.
-fn charge(shape: &ArrayShape) -> Option<u64> {
+/// Bytes that an array takes at most; 0 levels: a plain one.
+fn charge(shape: &ArrayShape, levels: u32) -> Option<u64> {
+    let bytes = (0..levels.max(1))
+        .map_while(|level| shape.level(level))
+        .try_fold(0_u64, |all, level| all.checked_add(padded(&level)?))?;
+    bytes.checked_next_multiple_of(if bytes < LARGE_PAGE / 2 { SMALL_PAGE } else { LARGE_PAGE })
+}
+
+/// Bytes of elements with what they are padded to.
+fn padded(shape: &ArrayShape) -> Option<u64> {
     let wide = |size: usize| u64::try_from(size).ok();
     let row = wide(shape.row_bytes())?.checked_next_multiple_of(TILE_BYTES)?;
     let (rows, slices) = (wide(shape.rows())?, wide(shape.slices())?);
     let block_rows = rows.checked_next_power_of_two()?.clamp(TILE_ROWS, BLOCK_ROWS);
     let block_slices = if shape.is_layered() { 1 } else { slices.checked_next_power_of_two()?.min(BLOCK_SLICES) };
     let padded = [rows.checked_next_multiple_of(block_rows)?, slices.checked_next_multiple_of(block_slices)?];
-    let bytes = row.checked_mul(padded[0])?.checked_mul(padded[1])?;
-    bytes.checked_next_multiple_of(if bytes < LARGE_PAGE / 2 { SMALL_PAGE } else { LARGE_PAGE })
+    row.checked_mul(padded[0])?.checked_mul(padded[1])
 }
 
 /// The shape a message names. The client has checked a shape before it sends it, so an impossible one is a protocol
@@ -47,16 +56,43 @@ impl<D: Device> ArrayRequests for Issuer<D> {
     fn create_array(&mut self, message: CreateArray) -> Result<Answer, Fault> {
         self.arrays.check_new(message.array.0)?;
         let shape = shape(&message)?;
-        let charge = charge(&shape).ok_or(CudaError::OUT_OF_MEMORY)?;
-        let array = self.charged(charge, |device| device.create_array(&shape))?;
-        self.arrays.bind(message.array.0, Ok(ArrayObject { array, shape, charge }));
+        let levels = message.levels;
+        if levels > shape.most_levels() {
+            return violation(format!("no array of this shape has {levels} levels: {:?}", shape.descriptor()));
+        }
+        let charge = charge(&shape, levels).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let made = self.charged(charge, |device| match levels {
+            0 => device.create_array(&shape).map(Made::Plain),
+            _ => device.create_mipmapped_array(&shape, levels).map(|made| Made::Mipmapped(made, levels, Vec::new())),
+        })?;
+        self.arrays.bind(message.array.0, Ok(ArrayObject { made, shape, charge }));
         body(&())
     }
 
+    fn take_level(&mut self, message: TakeLevel) -> Result<Answer, Fault> {
+        let TakeLevel { of, level, array: ArrayId(id) } = message;
+        self.arrays.check_posted(id)?;
+        let device = Arc::clone(&self.shared.device);
+        let whole = self.arrays.get_mut(of.0)?;
+        let Made::Mipmapped(array, levels, taken) = &mut whole.made else {
+            return violation(format!("array {} has no levels", of.0));
+        };
+        let Some(shape) = whole.shape.level(level).filter(|_| level < *levels) else {
+            return violation(format!("array {} has {levels} levels, not: {level}", of.0));
+        };
+        let level = device.mipmapped_array_get_level(*array, level);
+        taken.push(id);
+        let object = level.map(|level| ArrayObject { made: Made::Level(level, of.0), shape, charge: 0 });
+        let outcome = object.as_ref().map(|_| Answer::Nothing).map_err(|error| Fault::from(*error));
+        self.arrays.bind(id, object);
+        outcome
+    }
+
     fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
-        if let Some(object) = self.arrays.remove(message.array.0)? {
+        let ArrayId(id) = message.array;
+        if let Some(object) = self.arrays.remove(id)? {
             self.allowance.ledger.give(object.charge);
-            self.device().array_destroy(object.array)?;
+            self.end_array(id, object)?;
         }
         Ok(Answer::Nothing)
     }
@@ -65,12 +101,51 @@ impl<D: Device> ArrayRequests for Issuer<D> {
 impl<D: Device> Issuer<D> {
     /// The driver's array of an id.
     pub(super) fn array(&self, id: ArrayId) -> Result<Array, Fault> {
-        Ok(self.arrays.get(id.0)?.array)
+        self.plain(id).map(|(array, _)| array)
+    }
+
+    /// The driver's mipmapped array of an id.
+    pub(super) fn mipmapped_array(&self, id: ArrayId) -> Result<MipmappedArray, Fault> {
+        match self.arrays.get(id.0)?.made {
+            Made::Mipmapped(array, ..) => Ok(array),
+            Made::Plain(_) | Made::Level(..) => violation(format!("array {} has no levels", id.0)),
+        }
+    }
+
+    fn plain(&self, id: ArrayId) -> Result<(Array, &ArrayObject), Fault> {
+        let object = self.arrays.get(id.0)?;
+        match object.plain() {
+            Some(array) => Ok((array, object)),
+            None => violation(format!("array {} is only reached by its levels", id.0)),
+        }
+    }
+
+    /// Ends an array that was taken out; its levels are no more.
+    fn end_array(&mut self, id: u64, object: ArrayObject) -> Result<(), Fault> {
+        match object.made {
+            Made::Plain(array) => self.device().array_destroy(array)?,
+            Made::Level(_, of) => {
+                if let Ok(ArrayObject { made: Made::Mipmapped(.., taken), .. }) = self.arrays.get_mut(of) {
+                    taken.retain(|level| *level != id);
+                }
+            }
+            Made::Mipmapped(array, _, taken) => {
+                for level in taken {
+                    // One that failed may have ended, and its name with it.
+                    if self.arrays.state(level).is_some() {
+                        drop(self.arrays.remove(level)?);
+                    }
+                    self.recipes.forget(Object { kind: ObjectKind::Array, id: level });
+                }
+                self.device().mipmapped_array_destroy(array)?;
+            }
+        }
+        Ok(())
     }
 
     /// The place where a box lies in an array, all of it inside.
     pub(super) fn array_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<ArrayPlace, Fault> {
-        let ArrayObject { array, shape, .. } = self.arrays.get(end.array.0)?;
+        let (array, ArrayObject { shape, .. }) = self.plain(end.array)?;
         let at = [end.x, end.y, end.z];
         let size = |values: [u64; 3]| values.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
         if !shape.holds(size(at), size(extent)) {
@@ -79,14 +154,18 @@ impl<D: Device> Issuer<D> {
                 shape.descriptor()
             ));
         }
-        Ok(ArrayPlace { array: *array, deep: shape.descriptor().depth != 0, at })
+        Ok(ArrayPlace { array, deep: shape.descriptor().depth != 0, at })
     }
 
     /// Destroys all; errors of a context beyond use do not matter, they go with it.
     pub(super) fn drop_arrays(&mut self) {
         for object in self.arrays.drain() {
             self.allowance.ledger.give(object.charge);
-            let _ = self.shared.device.array_destroy(object.array);
+            let _ = match object.made {
+                Made::Plain(array) => self.shared.device.array_destroy(array),
+                Made::Mipmapped(array, ..) => self.shared.device.mipmapped_array_destroy(array),
+                Made::Level(..) => Ok(()),
+            };
         }
     }
 }
@@ -97,8 +176,9 @@ mod tests {
     use super::*;
 
     fn charged(width: u64, height: u64, depth: u64, flags: u32) -> Option<u64> {
-        let message = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels: 1, flags };
-        charge(&shape(&message).unwrap())
+        let message =
+            CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels: 1, flags, levels: 0 };
+        charge(&shape(&message).unwrap(), 0)
     }
 
     #[test]
@@ -135,8 +215,8 @@ mod tests {
             ([4096, 4096, 0], FLOATS, 4, SURFACE, 268_435_456),
             ([1, 4097, 0], FLOATS, 4, 0, 298_844),
         ] {
-            let message = CreateArray { array: ArrayId(1), width, height, depth, format, channels, flags };
-            let charge = charge(&shape(&message).unwrap()).unwrap();
+            let message = CreateArray { array: ArrayId(1), width, height, depth, format, channels, flags, levels: 0 };
+            let charge = charge(&shape(&message).unwrap(), 0).unwrap();
             assert!((took..=took + LARGE_PAGE).contains(&charge), "{message:?} took {took}, charged: {charge}");
         }
     }
@@ -144,7 +224,8 @@ mod tests {
     #[test]
     fn shapes_that_cannot_be_violate_the_protocol_and_never_overflow() {
         let violation = |width, height, depth, channels| {
-            let message = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels, flags: 0 };
+            let message =
+                CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels, flags: 0, levels: 0 };
             matches!(shape(&message), Err(Fault::ProtocolViolation(_)))
         };
         assert!(

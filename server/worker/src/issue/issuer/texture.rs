@@ -87,6 +87,7 @@ impl<D: Device> Issuer<D> {
         let kind = message.kind;
         let place = match kind {
             resource_type::ARRAY => self.array(message.array)?.0,
+            resource_type::MIPMAPPED_ARRAY => self.mipmapped_array(message.array)?.0,
             resource_type::LINEAR | resource_type::PITCH2D => message.at.0,
             _ => return violation(format!("nothing of this kind is read by a texture: {kind}")),
         };

@@ -469,6 +469,31 @@ fn textures_and_surfaces_have_their_numbers() {
 }
 
 #[test]
+fn a_mipmapped_array_is_made_again_with_its_levels() {
+    let mut session = Session::new();
+    let array =
+        CreateArray { array: ArrayId(1), width: 8, format: 0x20, channels: 1, levels: 3, ..CreateArray::default() };
+    session.does(&array).unwrap();
+    for level in 0..3 {
+        session.does(&TakeLevel { of: ArrayId(1), level, array: ArrayId(10 + u64::from(level)) }).unwrap();
+    }
+    let resource = TextureResource { kind: 1, array: ArrayId(1), ..TextureResource::default() };
+    session.does(&CreateTexture { texture: TextureId(1), resource, ..CreateTexture::default() }).unwrap();
+    session.does(&CreateSurface { surface: SurfaceId(1), array: ArrayId(12) }).unwrap();
+    let mut other = session.is_made_again();
+    assert_eq!(other.alone.shared.device.arrays(), session.alone.shared.device.arrays());
+    let slices = session.issuer().slices_of_arrays(0, usize::MAX).unwrap();
+    assert_eq!(slices.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>().iter().sum::<usize>(), 32 + 16 + 8);
+    let first = session.image(0);
+    session.does(&DestroyTexture { texture: TextureId(1) }).unwrap();
+    session.does(&DestroySurface { surface: SurfaceId(1) }).unwrap();
+    session.does(&DestroyArray { array: ArrayId(1) }).unwrap();
+    assert_eq!((session.image(0).entries, session.image(0).live), (vec![], vec![]), "its levels are gone with it");
+    other.replays(&session, &session.image(first.clock), true).unwrap();
+    assert_eq!((other.alone.shared.device.arrays().0, other.budget.kept()), (0, 0));
+}
+
+#[test]
 fn an_array_that_is_gone_under_a_texture_is_named() {
     let mut session = Session::new();
     let array = CreateArray { array: ArrayId(1), width: 64, format: 0x20, channels: 1, ..CreateArray::default() };
@@ -696,10 +721,10 @@ impl Session {
     /// Does a step if a client that keeps to the protocol can.
     fn step(&mut self, (what, which, more): Step) {
         let (id, other) = (1 + u64::from(which) % IDS, 1 + u64::from(more) % IDS);
-        match what % 20 {
-            0..=3 => self.memory_step(what % 20, id, other, more),
-            4..=7 => self.code_step(what % 20, id, other, more),
-            8..=12 => self.graph_step(what % 20, id, other, more),
+        match what % 21 {
+            0..=3 => self.memory_step(what % 21, id, other, more),
+            4..=7 => self.code_step(what % 21, id, other, more),
+            8..=12 => self.graph_step(what % 21, id, other, more),
             13 => {
                 if more < 30 {
                     self.alone.shared.device.fail_next_stream();
@@ -711,7 +736,7 @@ impl Session {
                 let make = CreateEvent { event: EventId(id), flags: u32::from(more % 4) };
                 toggle!(self, ObjectKind::Event, id, make, DestroyEvent { event: EventId(id) });
             }
-            15..=17 => self.texture_step(what % 20, id, other),
+            15..=17 | 20 => self.texture_step(what % 21, id, other, more),
             18 => drop(self.does(&SetLimit { limit: i32::from(which % 2), value: u64::from(more) << 10 })),
             _ if more < 16 => drop(self.does(&ResetContext {})),
             _ => {
@@ -799,20 +824,41 @@ impl Session {
         Some((words.next()?.parse().ok()?, words.next()? == "true"))
     }
 
-    fn texture_step(&mut self, what: u8, id: u64, other: u64) {
-        let (array, has_array) = (ArrayId(other), self.is(ObjectKind::Array, other));
+    /// Whether there is a mipmapped array of the id.
+    fn has_levels(&self, id: u64) -> bool {
+        let start = format!("array {id}: Ok(");
+        self.issuer().tables().iter().any(|line| line.starts_with(&start) && line.contains(", (3, ["))
+    }
+
+    /// Levels have the ids behind the arrays', and are read as arrays are.
+    fn texture_step(&mut self, what: u8, id: u64, other: u64, more: u8) {
+        let other = if more < 64 { other + IDS } else { other };
+        let (array, has_levels) = (ArrayId(other), self.has_levels(other));
+        let has_array = self.is(ObjectKind::Array, other);
         match what {
             15 => {
-                let make =
-                    CreateArray { array: ArrayId(id), width: 8, format: 0x20, channels: 1, ..CreateArray::default() };
+                let levels = 3 * u32::from(more % 2);
+                let make = CreateArray {
+                    array: ArrayId(id),
+                    width: 8,
+                    format: 0x20,
+                    channels: 1,
+                    levels,
+                    ..CreateArray::default()
+                };
                 toggle!(self, ObjectKind::Array, id, make, DestroyArray { array: ArrayId(id) });
             }
+            20 if has_levels || !self.is_free(ObjectKind::Array, id + IDS) => {
+                let array = ArrayId(id + IDS);
+                let make = TakeLevel { of: ArrayId(other), level: u32::from(more) % 3, array };
+                toggle!(self, ObjectKind::Array, array.0, make, DestroyArray { array });
+            }
             16 if has_array || !self.is_free(ObjectKind::Texture, id) => {
-                let resource = TextureResource { array, ..TextureResource::default() };
+                let resource = TextureResource { kind: has_levels.into(), array, ..TextureResource::default() };
                 let make = CreateTexture { texture: TextureId(id), resource, ..CreateTexture::default() };
                 toggle!(self, ObjectKind::Texture, id, make, DestroyTexture { texture: TextureId(id) });
             }
-            17 if has_array || !self.is_free(ObjectKind::Surface, id) => {
+            17 if has_array && !has_levels || !self.is_free(ObjectKind::Surface, id) => {
                 let make = CreateSurface { surface: SurfaceId(id), array };
                 toggle!(self, ObjectKind::Surface, id, make, DestroySurface { surface: SurfaceId(id) });
             }

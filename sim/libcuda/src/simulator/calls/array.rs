@@ -1,11 +1,12 @@
 //! Arrays: shapes come in, handles go out. An array is an allocation of its device in plain order of rows. Copies of
-//! arrays are therefore copies of memory, and textures read it in place. Cubes are refused by name: kernels cannot read
+//! arrays are therefore copies of memory, and textures read it in place. The levels of a mipmapped array are arrays that
+//! follow each other in one allocation. Cubes are refused by name: kernels cannot read
 //! them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, CudaResult, array_flags};
+use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, CudaResult, MipmappedArray, array_flags};
 use floe_surface::ArrayCalls;
 
 use crate::simulator::Simulator;
@@ -30,18 +31,29 @@ pub(crate) struct ArrayState {
     device: usize,
     /// The context's handle.
     context: u64,
+    /// Whether it is a level of a mipmapped array, with which it ends.
+    is_level: bool,
+}
+
+/// A mipmapped array that exists: its levels' handles, the largest first.
+#[derive(Clone, Debug)]
+struct MipmappedState {
+    levels: Vec<Array>,
+    context: u64,
 }
 
 /// All arrays of the process.
 #[derive(Default)]
 pub(crate) struct Arrays {
     by_handle: Mutex<HashMap<u64, ArrayState>>,
+    mipmapped: Mutex<HashMap<u64, MipmappedState>>,
 }
 
 impl Arrays {
     /// The context is gone, and its memory with it.
     pub(crate) fn forget_context(&self, context: u64) {
         lock(&self.by_handle).retain(|_, array| array.context != context);
+        lock(&self.mipmapped).retain(|_, array| array.context != context);
     }
 }
 
@@ -55,6 +67,20 @@ fn most(shape: &ArrayShape) -> [u32; 3] {
         (false, _, 0) => [limits::TEXTURE_2D[0], limits::TEXTURE_2D[1], 1],
         (false, ..) => limits::TEXTURE_3D,
     }
+}
+
+/// The shape of a descriptor, if the device has such arrays.
+fn shape(descriptor: &Array3dDescriptor) -> CudaResult<ArrayShape> {
+    let shape = ArrayShape::new(descriptor).inspect_err(|error| {
+        if *error == CudaError::NOT_SUPPORTED {
+            let (format, flags) = (descriptor.format, descriptor.flags);
+            crate::simulator::log::warn_once(format_args!(
+                "arrays of format {format:#x} with flags {flags:#x} are not supported"
+            ));
+        }
+    })?;
+    check(&shape)?;
+    Ok(shape)
 }
 
 fn check(shape: &ArrayShape) -> CudaResult<()> {
@@ -73,6 +99,46 @@ impl Simulator {
         lock(&self.arrays.by_handle).get(&array.0).copied().ok_or(CudaError::INVALID_HANDLE)
     }
 
+    /// The levels of a mipmapped array, the largest first.
+    pub(crate) fn levels(&self, array: MipmappedArray) -> CudaResult<Vec<ArrayState>> {
+        let levels = lock(&self.arrays.mipmapped).get(&array.0).map(|state| state.levels.clone());
+        levels.ok_or(CudaError::INVALID_HANDLE)?.into_iter().map(|level| self.array(level)).collect()
+    }
+
+    /// Allocates arrays of these shapes behind each other. A mipmapped array has several.
+    fn allocate_arrays(&self, shapes: &[ArrayShape], is_level: bool) -> CudaResult<(Vec<Array>, u64)> {
+        let (context, device) = self.working_device()?;
+        self.graphs.refuse_unsafe()?;
+        let (mut states, mut bytes) = (Vec::with_capacity(shapes.len()), 0_u64);
+        for shape in shapes {
+            let pitch = shape.row_bytes().next_multiple_of(ROW_ALIGNMENT) as u64;
+            let slice = pitch * shape.rows() as u64;
+            let own = slice.checked_mul(shape.slices() as u64).ok_or(CudaError::OUT_OF_MEMORY)?;
+            let (device, context) = (context.device, context.handle);
+            states.push(ArrayState { shape: *shape, address: bytes, pitch, slice, device, context, is_level });
+            bytes = bytes.checked_add(own).ok_or(CudaError::OUT_OF_MEMORY)?;
+        }
+        let owner = Owner { context: context.handle, pool: None, leaving: false, is_managed: false };
+        let address = device.memory.allocate(bytes, owner)?.address;
+        let mut by_handle = lock(&self.arrays.by_handle);
+        let handles = states.into_iter().map(|state| {
+            let handle = self.handles.next();
+            by_handle.insert(handle, ArrayState { address: address + state.address, ..state });
+            Array(handle)
+        });
+        Ok((handles.collect(), context.handle))
+    }
+
+    /// Frees the allocation of an array that was taken out, when nothing uses it any more.
+    fn free_array(&self, state: &ArrayState) -> CudaResult<()> {
+        // Streams that wait for a word do nothing meanwhile, and the program may write that word after this call.
+        self.wait_everything_unheld();
+        let device = self.devices.get(state.device).ok_or(CudaError::INVALID_DEVICE)?;
+        device.memory.free(state.address).ok_or(CudaError::INVALID_HANDLE)?;
+        device.memory.give_back(false);
+        Ok(())
+    }
+
     /// The end of a copy in an array, from where it begins.
     pub(crate) fn array_side(&self, array: Array, at: [usize; 3], extent: [usize; 3]) -> CudaResult<Side> {
         let array = self.array(array)?;
@@ -87,26 +153,9 @@ impl Simulator {
 
 impl ArrayCalls for Simulator {
     fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array> {
-        let (context, device) = self.working_device()?;
-        let shape = ArrayShape::new(descriptor).inspect_err(|error| {
-            if *error == CudaError::NOT_SUPPORTED {
-                let (format, flags) = (descriptor.format, descriptor.flags);
-                crate::simulator::log::warn_once(format_args!(
-                    "arrays of format {format:#x} with flags {flags:#x} are not supported"
-                ));
-            }
-        })?;
-        check(&shape)?;
-        self.graphs.refuse_unsafe()?;
-        let pitch = shape.row_bytes().next_multiple_of(ROW_ALIGNMENT) as u64;
-        let slice = pitch * shape.rows() as u64;
-        let bytes = slice.checked_mul(shape.slices() as u64).ok_or(CudaError::OUT_OF_MEMORY)?;
-        let owner = Owner { context: context.handle, pool: None, leaving: false, is_managed: false };
-        let address = device.memory.allocate(bytes, owner)?.address;
-        let state = ArrayState { shape, address, pitch, slice, device: context.device, context: context.handle };
-        let handle = self.handles.next();
-        lock(&self.arrays.by_handle).insert(handle, state);
-        Ok(Array(handle))
+        self.working()?;
+        let (arrays, _) = self.allocate_arrays(&[shape(descriptor)?], false)?;
+        arrays.first().copied().ok_or(CudaError::INVALID_VALUE)
     }
 
     fn array_get_descriptor(&self, array: Array) -> CudaResult<Array3dDescriptor> {
@@ -117,12 +166,40 @@ impl ArrayCalls for Simulator {
     fn array_destroy(&self, array: Array) -> CudaResult<()> {
         self.current()?;
         self.graphs.refuse_unsafe()?;
-        let state = lock(&self.arrays.by_handle).remove(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
-        // Streams that wait for a word do nothing meanwhile, and the program may write that word after this call.
-        self.wait_everything_unheld();
-        let device = self.devices.get(state.device).ok_or(CudaError::INVALID_DEVICE)?;
-        device.memory.free(state.address).ok_or(CudaError::INVALID_HANDLE)?;
-        device.memory.give_back(false);
-        Ok(())
+        let state = {
+            let mut arrays = lock(&self.arrays.by_handle);
+            arrays.get(&array.0).filter(|state| !state.is_level).ok_or(CudaError::INVALID_HANDLE)?;
+            arrays.remove(&array.0).ok_or(CudaError::INVALID_HANDLE)?
+        };
+        self.free_array(&state)
+    }
+
+    fn mipmapped_array_create(&self, descriptor: &Array3dDescriptor, levels: u32) -> CudaResult<MipmappedArray> {
+        self.working()?;
+        let shape = shape(descriptor)?;
+        let shapes: Vec<ArrayShape> = (0..levels.max(1)).map_while(|level| shape.level(level)).collect();
+        let (levels, context) = self.allocate_arrays(&shapes, true)?;
+        let handle = self.handles.next();
+        lock(&self.arrays.mipmapped).insert(handle, MipmappedState { levels, context });
+        Ok(MipmappedArray(handle))
+    }
+
+    fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
+        self.current()?;
+        let arrays = lock(&self.arrays.mipmapped);
+        let state = arrays.get(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
+        state.levels.get(number as usize).copied().ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mipmapped_array_destroy(&self, array: MipmappedArray) -> CudaResult<()> {
+        self.current()?;
+        self.graphs.refuse_unsafe()?;
+        let state = lock(&self.arrays.mipmapped).remove(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
+        let levels: Vec<ArrayState> = {
+            let mut arrays = lock(&self.arrays.by_handle);
+            state.levels.iter().filter_map(|level| arrays.remove(&level.0)).collect()
+        };
+        // The first one begins where the allocation does.
+        levels.first().map_or(Ok(()), |first| self.free_array(first))
     }
 }

@@ -1,18 +1,20 @@
 //! Textures and surfaces: descriptors come in, are checked against the arrays and memory they name, and become what the
-//! machine's instructions look up by number. The number is what kernels are given. Mipmapped arrays and views of parts of
-//! an array are refused by name.
+//! machine's instructions look up by number. The number is what kernels are given. Views of parts of an array are
+//! refused by name.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use floe_abi::{
-    Array, CudaError, CudaResult, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject, TextureDescriptor,
-    TextureObject, address_mode, array_format, element_bytes, filter_mode, resource_type, texture_flags,
+    Array, CudaError, CudaResult, MipmappedArray, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
+    TextureDescriptor, TextureObject, address_mode, array_format, element_bytes, filter_mode, resource_type,
+    texture_flags,
 };
-use floe_machine::{Channel, Outside, Sampling, Surface, Texels, Texture};
+use floe_machine::{Channel, Choice, Outside, Sampling, Surface, Texels, Texture};
 use floe_surface::TextureCalls;
 
 use crate::simulator::Simulator;
+use crate::simulator::calls::array::ArrayState;
 use crate::simulator::device::limits;
 use floe_lock::lock;
 
@@ -94,6 +96,20 @@ fn sampling(description: &TextureDescriptor, channel: Channel, linear: bool) -> 
     })
 }
 
+/// How a level is chosen. Of a mipmapped array coordinates go from 0 to 1.
+fn choice(description: &TextureDescriptor, sampling: Sampling, channel: Channel) -> CudaResult<Choice> {
+    let filtered = match description.level_filter_mode {
+        filter_mode::POINT => false,
+        filter_mode::LINEAR => true,
+        _ => return Err(CudaError::INVALID_VALUE),
+    };
+    if !sampling.normalized || filtered && !channel.reads_float(sampling.integers) {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    let TextureDescriptor { level_bias: bias, least_level: least, most_level: most, .. } = *description;
+    Ok(Choice { filtered, bias, least, most })
+}
+
 fn extent(elements: usize, most: u32) -> CudaResult<u32> {
     u32::try_from(elements).ok().filter(|elements| (1..=most).contains(elements)).ok_or(CudaError::INVALID_VALUE)
 }
@@ -104,8 +120,7 @@ fn refuse(what: &str) -> CudaError {
 }
 
 impl Simulator {
-    fn array_texels(&self, resource: &ResourceDescriptor) -> CudaResult<Texels> {
-        let array = self.array(Array(resource.place))?;
+    fn array_texels(array: &ArrayState) -> CudaResult<Texels> {
         let (shape, descriptor) = (array.shape, array.shape.descriptor());
         let narrow = |extent: usize| u32::try_from(extent).map_err(|_| CudaError::INVALID_VALUE);
         Ok(Texels {
@@ -148,12 +163,23 @@ impl Simulator {
         Ok(Texels { base, channel: channel(format)?, channels, extent, pitch, slice: 0 })
     }
 
+    /// The elements that a texture reads, those of a mipmapped array by levels.
+    fn levels_of(&self, resource: &ResourceDescriptor) -> CudaResult<Vec<Texels>> {
+        if resource.kind != resource_type::MIPMAPPED_ARRAY {
+            return Ok(vec![self.texels(resource)?]);
+        }
+        if resource.flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.levels(MipmappedArray(resource.place))?.iter().map(Self::array_texels).collect()
+    }
+
     fn texels(&self, resource: &ResourceDescriptor) -> CudaResult<Texels> {
         if resource.flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         match resource.kind {
-            resource_type::ARRAY => self.array_texels(resource),
+            resource_type::ARRAY => Self::array_texels(&self.array(Array(resource.place))?),
             resource_type::LINEAR => {
                 let element = element_bytes(resource.format, resource.channels).ok_or(CudaError::INVALID_VALUE)?;
                 let width = extent(resource.extent / element, limits::TEXTURE_1D_LINEAR)?;
@@ -169,7 +195,6 @@ impl Simulator {
                 }
                 self.memory_texels(resource, sizes, pitch.into())
             }
-            resource_type::MIPMAPPED_ARRAY => Err(refuse("mipmapped arrays")),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }
@@ -209,10 +234,16 @@ impl TextureCalls for Simulator {
         if view.is_some() {
             return Err(refuse("resource views"));
         }
-        let texels = self.texels(resource)?;
+        let levels = self.levels_of(resource)?;
+        let channel = levels.first().ok_or(CudaError::INVALID_VALUE)?.channel;
         let linear = resource.kind == resource_type::LINEAR;
-        let sampling = sampling(description, texels.channel, linear)?;
-        let number = self.views.add_texture(Texture { texels, sampling, linear });
+        let sampling = sampling(description, channel, linear)?;
+        let choice = if resource.kind == resource_type::MIPMAPPED_ARRAY {
+            choice(description, sampling, channel)?
+        } else {
+            Choice::default()
+        };
+        let number = self.views.add_texture(Texture { levels, sampling, choice, linear });
         let state = TextureState { resource: *resource, description: *description, context: context.handle };
         lock(&self.textures.textures).insert(number, state);
         Ok(TextureObject(number))

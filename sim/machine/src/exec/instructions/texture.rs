@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::texture_plan::{Beyond, Reading, SurfacePlan, TexturePlan};
+use super::texture_plan::{Beyond, Reading, SurfacePlan, TextureLevel, TexturePlan};
 use crate::exec::address::AddressSpace as _;
 use crate::exec::context::{Context, Inst, Operation, write};
 use crate::exec::lanes::{Isa, Lane, Slot, V32, lanes_of};
 use crate::fault::FaultKind;
-use crate::texture::{Surface, Texture};
+use crate::texture::{Surface, Texture, Wanted};
 
 /// Coordinates of all lanes.
 struct Coordinates {
@@ -36,6 +36,41 @@ impl Coordinates {
 
     fn of(&self, lane: usize) -> [u32; 3] {
         [0, 1, 2].map(|axis| self.axes[axis].0[lane])
+    }
+}
+
+/// The levels that all lanes ask for.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack of one call")]
+enum Levels {
+    Base,
+    Numbers(V32),
+    Gradients([Coordinates; 2]),
+}
+
+impl Levels {
+    /// # Safety
+    /// The plan is one of this image's.
+    unsafe fn read(context: &Context, registers: *mut u8, plan: &TexturePlan) -> Self {
+        // SAFETY: by the caller: lowering encoded the slots as 32-bit ones.
+        unsafe {
+            match plan.level {
+                TextureLevel::Base => Self::Base,
+                TextureLevel::Number(slot) => Self::Numbers(context.read::<u32>(registers, slot)),
+                TextureLevel::Gradient(slots) => {
+                    Self::Gradients(slots.map(|slots| Coordinates::read(context, registers, None, &slots, plan.axes)))
+                }
+            }
+        }
+    }
+
+    fn of(&self, lane: usize) -> Wanted {
+        match self {
+            Self::Base => Wanted::Base,
+            Self::Numbers(numbers) => Wanted::Level(f32::from_bits(numbers.0[lane])),
+            Self::Gradients([first, second]) => {
+                Wanted::Gradient([first, second].map(|direction| direction.of(lane).map(f32::from_bits)))
+            }
+        }
     }
 }
 
@@ -102,15 +137,16 @@ unsafe fn read_textures(
     registers: *mut u8,
 ) -> Result<[V32; 4], (usize, TextureFault)> {
     // SAFETY: lowering encoded these slots; the services outlive the run.
-    let (numbers, at, views) = unsafe {
+    let (numbers, at, levels, views) = unsafe {
         let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
-        (context.read::<u64>(registers, plan.texture), at, &(*context.services).views)
+        let levels = Levels::read(context, registers, plan);
+        (context.read::<u64>(registers, plan.texture), at, levels, &(*context.services).views)
     };
     let mut values = [V32::ZERO; 4];
     let mut last = Last::NONE;
     for lane in lanes_of(mask) {
         let texture = last.find(numbers.0[lane], |number| views.texture(number)).map_err(|problem| (lane, problem))?;
-        let bits = read_texture(context, plan, texture, at.layer(lane), at.of(lane));
+        let bits = read_texture(context, plan, texture, (at.layer(lane), at.of(lane), levels.of(lane)));
         let bits = bits.map_err(|address| (lane, (FaultKind::IllegalAddress, address)))?;
         values.iter_mut().zip(bits).for_each(|(value, bits)| value.0[lane] = bits);
     }
@@ -121,13 +157,12 @@ fn read_texture(
     context: &Context,
     plan: &TexturePlan,
     texture: &Texture,
-    layer: Option<u32>,
-    at: [u32; 3],
+    (layer, at, level): (Option<u32>, [u32; 3], Wanted),
 ) -> Result<[u32; 4], u64> {
     let read = |address, bytes| read_bytes(context, address, bytes);
     let floats = at.map(f32::from_bits);
     match plan.reading {
-        Reading::Sample => texture.sample(layer, &floats[..plan.axes], &read),
+        Reading::Sample => texture.sample(layer, &floats[..plan.axes], level, &read),
         Reading::Gather(channel) => texture.gather(layer, &floats[..plan.axes], channel, &read),
         Reading::Fetch => texture.fetch(layer, &at.map(u32::cast_signed)[..plan.axes], &read),
     }

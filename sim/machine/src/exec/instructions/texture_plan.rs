@@ -10,6 +10,7 @@ pub(crate) struct TexturePlan {
     pub(crate) coordinates: [u32; 3],
     pub(crate) axes: usize,
     pub(crate) reading: Reading,
+    pub(crate) level: TextureLevel,
     pub(crate) targets: [u32; 4],
 }
 
@@ -22,6 +23,17 @@ pub(crate) enum Reading {
     Fetch,
     /// One channel of four elements.
     Gather(usize),
+}
+
+/// The level that a texture instruction names, as slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextureLevel {
+    /// None: the first.
+    Base,
+    /// By its number.
+    Number(u32),
+    /// By the growth of each coordinate in two directions.
+    Gradient([[u32; 3]; 2]),
 }
 
 /// A surface instruction.

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::texture::{Channel, Sampling, Texels};
+use crate::texture::Channel;
 
 /// The image without end: the element at any index of an axis of `n`.
 fn endless(outside: Outside, index: i64, n: i64) -> Option<i64> {
@@ -23,7 +23,8 @@ fn endless(outside: Outside, index: i64, n: i64) -> Option<i64> {
 
 /// A texture in `memory`, whose first byte has the address 0.
 struct Rig {
-    texture: Texture,
+    texels: Texels,
+    sampling: Sampling,
     memory: Vec<u8>,
 }
 
@@ -37,7 +38,11 @@ impl Rig {
         let bytes = slice * u64::from(extent[2]);
         // Some numbers, and no float among them that is none.
         let memory = (0..bytes).map(|index| (index * 37 % 113) as u8).collect();
-        Self { texture: Texture { texels, sampling, linear: false }, memory }
+        Self { texels, sampling, memory }
+    }
+
+    fn image(&self) -> Image<'_> {
+        Image { texels: &self.texels, sampling: &self.sampling, linear: false }
     }
 
     fn read(&self, address: u64, bytes: usize) -> Option<Bytes> {
@@ -48,13 +53,13 @@ impl Rig {
     }
 
     fn sample(&self, layer: Option<u32>, coordinates: &[f32]) -> [f32; 4] {
-        let bits = self.texture.sample(layer, coordinates, &|address, bytes| self.read(address, bytes));
+        let bits = self.image().sample(layer, coordinates, &|address, bytes| self.read(address, bytes));
         bits.expect("all of it is there").map(f32::from_bits)
     }
 
     /// The first channel of an element, as a number.
     fn value(&self, [x, y, z]: [i64; 3]) -> f64 {
-        let texels = &self.texture.texels;
+        let texels = &self.texels;
         let at = z as u64 * texels.slice + y as u64 * texels.pitch + x as u64 * texels.element_bytes();
         let bytes = &self.memory[at as usize..];
         let two = [bytes[0], bytes[1]];
@@ -70,13 +75,13 @@ impl Rig {
 
     /// By the definition.
     fn model(&self, coordinates: &[f64]) -> f64 {
-        let sampling = &self.texture.sampling;
+        let sampling = &self.sampling;
         let mut sum = 0.0;
         for corner in 0..1 << coordinates.len() {
             let mut place = [Some(0_i64); 3];
             let mut weight = 1.0;
             for (axis, coordinate) in coordinates.iter().enumerate() {
-                let n = i64::from(self.texture.texels.extent[axis]);
+                let n = i64::from(self.texels.extent[axis]);
                 let mut outside = sampling.outside[axis];
                 let mut x = *coordinate;
                 if sampling.normalized {
@@ -168,9 +173,9 @@ fn layers_are_never_mixed_and_end_at_the_last() {
 
 #[test]
 fn linear_memory_is_read_by_whole_numbers_and_zero_outside() {
-    let mut rig = Rig::new([5, 1, 1], Channel::Unsigned8, 1, PLAIN);
-    rig.texture.linear = true;
-    let fetch = |x: i32| rig.texture.fetch(None, &[x], &|address, bytes| rig.read(address, bytes)).expect("there")[0];
+    let rig = Rig::new([5, 1, 1], Channel::Unsigned8, 1, PLAIN);
+    let line = Image { linear: true, ..rig.image() };
+    let fetch = |x: i32| line.fetch(None, &[x], &|address, bytes| rig.read(address, bytes)).expect("there")[0];
     assert_eq!([-1, 0, 4, 5, i32::MIN].map(fetch), [0, 0, 4 * 37 % 113, 0, 0]);
 }
 
@@ -178,7 +183,7 @@ fn linear_memory_is_read_by_whole_numbers_and_zero_outside() {
 fn a_gather_has_one_channel_of_four_elements_counter_clockwise() {
     let rig = Rig::new([4, 4, 1], Channel::Unsigned8, 2, PLAIN);
     let read = |address, bytes| rig.read(address, bytes);
-    let got = rig.texture.gather(None, &[2.0, 3.0], 1, &read).expect("there");
+    let got = rig.image().gather(None, &[2.0, 3.0], 1, &read).expect("there");
     let second = |x: u32, y: u32| (u64::from(y) * (8 + 12) + 2 * u64::from(x) + 1) * 37 % 113;
     assert_eq!(got.map(u64::from), [second(1, 3), second(2, 3), second(2, 2), second(1, 2)]);
 }
@@ -202,7 +207,7 @@ fn an_unmapped_element_is_reported_by_its_address() {
     let mut rig = Rig::new([4, 4, 1], Channel::Float, 1, PLAIN);
     rig.memory.truncate(30);
     let read = |address, bytes| rig.read(address, bytes);
-    assert_eq!(rig.texture.sample(None, &[0.0, 1.0], &read), Err(28));
+    assert_eq!(rig.image().sample(None, &[0.0, 1.0], &read), Err(28));
 }
 
 #[test]

@@ -78,8 +78,10 @@ impl<D: Device> Issuer<D> {
         bytes: usize,
     ) -> Result<(), Fault> {
         let object = self.arrays.get(array)?;
-        let slice = usize::try_from(slice).ok().filter(|slice| *slice < object.shape.slices());
-        let Some((rows, _)) = slice.map(|slice| object.slice(slice)).filter(|(_, size)| *size == bytes) else {
+        let slice = usize::try_from(slice).ok().filter(|slice| *slice < object.slices());
+        let place = slice.zip(object.plain());
+        let Some((rows, _)) = place.map(|(slice, plain)| object.slice(plain, slice)).filter(|(_, size)| *size == bytes)
+        else {
             return violation(format!("no slice of array {array} has: {bytes} bytes"));
         };
         Ok(self.device().upload_rows(rows, from, offset, self.device().own_stream())?)

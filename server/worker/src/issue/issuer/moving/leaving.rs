@@ -116,7 +116,7 @@ impl<D: Device> Issuer<D> {
         for (id, array, slice) in self
             .arrays
             .entries()
-            .flat_map(|(id, array)| (0..array.shape.slices()).map(move |slice| (id, array, slice)))
+            .flat_map(|(id, array)| (0..array.slices()).map(move |slice| (id, array, slice)))
             .skip(from)
         {
             let read = self.read_slice(array, slice)?;
@@ -154,7 +154,8 @@ impl<D: Device> Issuer<D> {
     }
 
     fn read_slice(&self, array: &ArrayObject, slice: usize) -> CudaResult<Vec<u8>> {
-        let (rows, bytes) = array.slice(slice);
+        let Some(plain) = array.plain() else { return Ok(Vec::new()) };
+        let (rows, bytes) = array.slice(plain, slice);
         let (device, stream) = (self.device(), self.device().own_stream());
         let pinned = device.pin(bytes, PageSize::Small)?;
         device.download_rows(&pinned, 0, rows, stream)?;

@@ -4,6 +4,7 @@
 use floe_device::{Device, Mapped as _};
 
 use super::Issuer;
+use crate::issue::objects::array::{ArrayObject, Made};
 use crate::issue::objects::block::Mapping;
 
 /// The number.
@@ -55,7 +56,16 @@ impl<D: Device> Issuer<D> {
             lines.push(format!("mirror {at:#x}: {bytes}"));
         }
         for (id, array) in self.arrays.iter() {
-            lines.push(format!("array {id}: {:?}", array.map(|array| (array.shape, array.charge))));
+            let levels = |array: &ArrayObject| match &array.made {
+                Made::Plain(_) => (0, Vec::new()),
+                Made::Level(_, of) => (0, vec![*of]),
+                Made::Mipmapped(_, levels, taken) => {
+                    let mut taken = taken.clone();
+                    taken.sort_unstable();
+                    (*levels, taken)
+                }
+            };
+            lines.push(format!("array {id}: {:?}", array.map(|its| (its.shape, its.charge, levels(its)))));
         }
         let ledger = &self.allowance.ledger;
         lines.push(format!("limits: {:?}, frame {}", ledger.limits(), ledger.largest_frame()));
