@@ -2,10 +2,15 @@
 //! In go bytes of a 64-bit little-endian file for NVIDIA's machine, out come its extent, its sections or its symbols.
 //! It never relocates anything, and believes nothing that the file says of what is loaded.
 
+use crate::capability::{Target, Variant};
 use crate::error::ImageError;
 
 /// First four bytes of an ELF file, little endian.
 pub(crate) const ELF_MAGIC: u32 = 0x464C_457F;
+/// `ELFOSABI_CUDA`, and the version of it in which the header's flags are known (nvcc 13).
+const CUDA_ABI: [u8; 2] = [65, 8];
+/// The low byte of the flags of code for every later device of its major number, too (nvcc 13).
+const GENERIC: u8 = 4;
 /// Bytes of an ELF file's header.
 pub(crate) const ELF_HEADER: usize = 64;
 const SECTION_HEADER: u64 = 64;
@@ -186,6 +191,15 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
         })
     };
     headers.chunks_exact(ELF_HEADER).enumerate().map(section).collect()
+}
+
+/// The target of a cubin, whose tables lie inside it. Of a file of another version of NVIDIA's it is not known, nor whether code
+/// for more than one device is for a family: such a file counts as one for its device alone.
+pub(crate) fn target(file: &[u8]) -> Option<Target> {
+    sections(file).ok()?;
+    let [variant, number, ..] = u32_at(file, 48).to_le_bytes();
+    let variant = if variant == GENERIC { Variant::Generic } else { Variant::Architecture };
+    (file.get(7..9)? == CUDA_ABI).then_some(Target { number: number.into(), variant })
 }
 
 /// Bytes of all segments of a cubin in memory; `None` where they leave 64 bits.

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::fatbin::{self, CONTAINER_HEADER};
-use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Image, ImageKind, Limits, select_ptx};
+use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Image, ImageKind, Limits, Target, elf, select_ptx};
 
 /// The code that a device takes of a fat binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub struct Kept<'a> {
     /// As the image's, with less in them.
     pub containers: Vec<Pieces<'a>>,
     /// Whether each device finds code in it that needs no compiler, for certain. It does in a fat binary of known form
-    /// with machine code for each device, or PTX for a device that takes only PTX. Then a load fails only where an
-    /// entry is damaged.
+    /// with machine code for each device, or PTX for a device that takes only PTX, and in a cubin for each. Then a load fails only
+    /// where code is damaged.
     pub certain: bool,
 }
 
@@ -77,7 +77,7 @@ impl Image<'_> {
         let whole = || Kept {
             kind: self.kind,
             containers: self.containers.iter().map(|container| Pieces::whole(container)).collect(),
-            certain: false,
+            certain: self.is_cubin_for(devices),
         };
         let (ImageKind::Fatbin, Some(main)) = (self.kind, self.containers.first()) else { return whole() };
         let Ok(fatbin) = Fatbin::parse(main, limits) else { return whole() };
@@ -95,6 +95,17 @@ impl Image<'_> {
         }
         // The containers that the image was linked from are for linking it again, for devices that find nothing in the image itself.
         Kept { kind: self.kind, containers: vec![with_entries(main, &fatbin, &wanted)], certain }
+    }
+
+    /// Whether it is one cubin, for each of these devices.
+    fn is_cubin_for(&self, devices: &[Takes]) -> bool {
+        let (ImageKind::Cubin, [cubin]) = (self.kind, self.containers.as_slice()) else { return false };
+        let target = if devices.is_empty() { None } else { elf::target(cubin) };
+        let runs = |target: Target, device: &Takes| match device {
+            Takes::MachineCode(capability) => target.cubin_runs_on(*capability),
+            Takes::Anything | Takes::Ptx(_) => false,
+        };
+        target.is_some_and(|target| devices.iter().all(|device| runs(target, device)))
     }
 }
 

@@ -314,6 +314,35 @@ fn kept(bytes: &[u8], devices: &[Takes]) -> (Vec<(EntryKind, String)>, bool) {
 }
 
 #[test]
+fn a_cubin_is_certain_for_devices_that_run_it() {
+    let cubin = |container| {
+        let entries = parse(container).entries;
+        entries.into_iter().find(|entry| entry.kind == EntryKind::Cubin).expect("machine code").payload.to_vec()
+    };
+    let certain = |bytes: &[u8], device| {
+        let image = Image { kind: ImageKind::Cubin, containers: vec![bytes.into()] };
+        let kept = image.kept_for(&[device], &limits());
+        assert_eq!(kept.size(), bytes.len() as u64, "all of it is sent");
+        kept.certain
+    };
+    let code = |major, minor| Takes::MachineCode(capability(major, minor));
+    let (generic, family) = (cubin(DEFAULT), cubin(FAMILY));
+    let runs = |bytes: &[u8]| {
+        [(8, 9), (9, 0), (9, 1), (10, 0), (10, 3)].map(|(major, minor)| certain(bytes, code(major, minor)))
+    };
+    assert_eq!(runs(&generic), [false, true, true, false, false]);
+    // Later devices of its family run it, which its header does not tell.
+    assert_eq!(runs(&family), [false, false, false, true, false]);
+    assert_eq!([Takes::Ptx(H200), Takes::Anything].map(|device| certain(&generic, device)), [false; 2]);
+    // Another version of the file, half of one, and something else.
+    let mut other = generic.clone();
+    other[8] = 7;
+    for bytes in [&other[..], &generic[..generic.len() / 2], &generic[..64], b"ELF"] {
+        assert!(!certain(bytes, code(9, 0)));
+    }
+}
+
+#[test]
 fn device_is_sent_its_machine_code_or_else_the_ptx_it_can_compile() {
     let entry = |kind, name: &str| (kind, name.to_owned());
     let (ptx, cubin) = (EntryKind::Ptx, EntryKind::Cubin);

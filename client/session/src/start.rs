@@ -33,6 +33,7 @@ const SAMPLE: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Start {
     file: PathBuf,
+    is_first: bool,
     before: Record,
     /// What other programs used last, where this one has not started before: it may bring the same libraries.
     others: Record,
@@ -59,8 +60,14 @@ impl Start {
 
     fn at(file: PathBuf) -> Self {
         let before = read(&file);
-        let others = if before.is_none() { of_others(&file) } else { Record::default() };
-        Self { file, before: before.unwrap_or_default(), others, now: Mutex::default() }
+        let is_first = before.is_none();
+        let others = if is_first { of_others(&file) } else { Record::default() };
+        Self { file, is_first, before: before.unwrap_or_default(), others, now: Mutex::default() }
+    }
+
+    /// Whether none is known before this one.
+    pub(crate) fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// What earlier starts used.

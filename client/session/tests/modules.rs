@@ -58,6 +58,43 @@ fn library_of_machine_code_waits_for_its_first_kernel_and_loads_with_the_same_qu
 }
 
 #[test]
+fn a_variable_is_asked_for_with_its_library() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    let library = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    client.library_get_kernel(library, c"sums").unwrap();
+    let again = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    let before = (server.names().len(), client.statistics().waits_with_context);
+    let variable = counted(client, |client| client.library_get_global(again, c"variable")).unwrap();
+    assert_eq!(server.names()[before.0..], ["LoadLibrary", "FindGlobal"]);
+    assert_eq!(client.statistics().waits_with_context - before.1, 1);
+    assert_eq!(client.library_get_global(again, c"variable"), Ok(variable));
+    assert_eq!(server.count("FindGlobal"), 1);
+}
+
+#[test]
+fn a_cubin_for_the_device_waits_for_its_first_kernel() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    let cubin = |container| {
+        let entries = floe_image::Fatbin::parse(container, &floe_image::Limits::default()).unwrap().entries;
+        entries.into_iter().find(|entry| entry.kind == floe_image::EntryKind::Cubin).unwrap().payload.to_vec()
+    };
+    let image = |bytes: Vec<u8>| Image { kind: ImageKind::Cubin, containers: vec![bytes.into()] };
+    let code = cubin(FATBIN);
+    let library = client.library_load_data(image(code.clone()), &mut JitOptions::none()).unwrap();
+    assert_eq!(server.count("LoadLibrary"), 0);
+    client.library_get_kernel(library, c"sums").unwrap();
+    assert_eq!(bytes_sent(&server), code.len());
+    // Whether the device takes another one is the driver's to say, at once.
+    let mut other = code;
+    other[49] = 100;
+    let loads = server.count("LoadLibrary");
+    client.library_load_data(image(other), &mut JitOptions::none()).unwrap();
+    assert!(server.count("LoadLibrary") > loads);
+}
+
+#[test]
 fn missing_kernel_is_not_found_and_the_library_is_loaded() {
     let server = Server::start(Options { code: 1, ..Options::default() });
     let client = client(&server);

@@ -132,6 +132,38 @@ fn a_walk_through_sizes_of_clusters_waits_once_at_a_first_start() {
 }
 
 #[test]
+fn the_first_allocations_of_a_first_start_share_a_block_that_nobody_waits_for() {
+    const MIB: usize = 1 << 20;
+    // What PyTorch and cuBLAS allocate for a first result.
+    const SIZES: [usize; 5] = [20 * MIB, 2 * MIB, 32 * MIB, 32 * MIB, 4 * MIB];
+    let run = |cache: &str, memory| {
+        let server = Server::start(Options { memory, is_far: true, ..Options::default() });
+        let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", cache)]);
+        let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+        client.library_get_kernel(library, c"add").unwrap();
+        let before = client.statistics().waits_with_context;
+        let all = SIZES.map(|bytes| counted(client, |client| client.mem_alloc(bytes)).unwrap());
+        let waits = client.statistics().waits_with_context - before;
+        for at in all {
+            client.mem_free(at).unwrap();
+        }
+        client.mem_get_info().unwrap();
+        client.exiting();
+        (waits, server.count("CreateBlock"))
+    };
+    let run = |cache: &str, memory| std::thread::scope(|scope| scope.spawn(|| run(cache, memory)).join().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    // Also the second one, which knows what the first one had.
+    for start in 0..2 {
+        assert_eq!(run(&cache, 1 << 30), (0, 1), "{start}");
+    }
+    // Of little memory nothing is asked for ahead.
+    let other = tempfile::tempdir().unwrap();
+    assert_eq!(run(&other.path().display().to_string(), 256 << 20), (5, 5));
+}
+
+#[test]
 fn what_is_not_brought_goes_back_when_memory_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().display().to_string();

@@ -134,8 +134,9 @@ impl LibraryCalls for Client {
 
     fn library_get_global(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let context = self.working()?;
-        let loaded = self.library(library)?.on(&context.vgpu)?;
-        as_pair(self.variable(&loaded, name_of(name)?)?)
+        let name = name_of(name)?;
+        let loaded = self.library(library)?.on_for_variable(&context.vgpu, name)?;
+        as_pair(self.variable(&loaded, name)?)
     }
 
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {

@@ -104,6 +104,22 @@ impl LibraryState {
 
     /// The same, with options for the load.
     pub(crate) fn on_with(&self, vgpu: &Arc<Vgpu>, options: &mut JitOptions) -> CudaResult<Arc<Loaded>> {
+        self.on_by(vgpu, options, |options| Loaded::load(vgpu, Context::NULL, &self.image, options, self.seen()))
+    }
+
+    /// The library on a vGPU, for a variable of it, which is asked for with the load.
+    pub(crate) fn on_for_variable(&self, vgpu: &Arc<Vgpu>, name: &str) -> CudaResult<Arc<Loaded>> {
+        self.on_by(vgpu, &mut self.options.without_answers(), |options| {
+            Loaded::load_for_variable(vgpu, &self.image, options, name, self.seen())
+        })
+    }
+
+    fn on_by(
+        &self,
+        vgpu: &Arc<Vgpu>,
+        options: &mut JitOptions,
+        load: impl FnOnce(&mut JitOptions) -> CudaResult<Arc<Loaded>>,
+    ) -> CudaResult<Arc<Loaded>> {
         let mut loaded = lock(&self.loaded);
         if let Some(loaded) = loaded.get(&vgpu.ordinal).filter(|loaded| loaded.is_valid()) {
             return Ok(Arc::clone(loaded));
@@ -115,7 +131,7 @@ impl LibraryState {
                 options.write_info(&info);
                 arrived
             }
-            None => Loaded::load(vgpu, Context::NULL, &self.image, options, self.seen())?,
+            None => load(options)?,
         };
         loaded.insert(vgpu.ordinal, Arc::clone(&fresh));
         Ok(fresh)

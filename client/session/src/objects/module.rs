@@ -54,7 +54,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, Default)]
 struct Expected {
     kernels: HashMap<String, (u64, Coming)>,
-    variables: HashMap<String, Ticket>,
+    variables: HashMap<String, Coming>,
 }
 
 /// An answer that was asked for, or is here already.
@@ -221,7 +221,7 @@ impl Loaded {
         let vgpu = &self.vgpu;
         vgpu.errors.check()?;
         let ahead = lock(&self.ahead).variables.remove(name);
-        let ahead = ahead.map(|ticket| vgpu.connection.arrived(&ticket)).transpose()?;
+        let ahead = ahead.map(|coming| coming.arrives(&vgpu.connection)).transpose()?;
         let answer = match ahead.filter(|answer| answer.status == 0) {
             Some(answer) => answer,
             None => vgpu.call(&FindGlobal { library: LibraryId(self.id), name })?,

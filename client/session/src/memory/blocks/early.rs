@@ -1,5 +1,6 @@
 //! Blocks that the last start of a program made at its beginning, asked for before this one allocates (`--far`). Sizes come in; a
-//! block goes out to the allocation that would have made one of its size, and nobody waits. What is not wanted soon, or could be
+//! block goes out to the allocation that would have made one of its size, and nobody waits. A first start knows no sizes: its first
+//! allocations share one block. What is not wanted soon, or could be
 //! wanted by others, goes back to the server.
 
 use std::collections::BTreeSet;
@@ -14,6 +15,8 @@ use floe_lock::lock;
 const BEGINNING: u32 = 64;
 /// Blocks of a beginning.
 pub(crate) const MOST_BLOCKS: usize = 64;
+/// Bytes of the block that a first start has for all allocations of its beginning. A later one asks for it, too.
+pub(crate) const SHARED: u64 = 128 << 20;
 
 /// The blocks of a beginning.
 #[derive(Debug, Default)]
@@ -58,10 +61,11 @@ impl EarlyBlocks {
         lock(&self.asked).push(asked);
     }
 
-    /// One that was asked for, of this size.
+    /// One that was asked for, of this size, or else one that allocations share.
     pub(crate) fn take(&self, bytes: u64) -> Option<Asked> {
         let mut asked = lock(&self.asked);
-        let at = asked.iter().position(|asked| asked.plan.bytes == bytes)?;
+        let of = |size| asked.iter().position(|asked| asked.plan.bytes == size);
+        let at = of(bytes).or_else(|| of(SHARED).filter(|_| bytes < SHARED))?;
         Some(asked.remove(at))
     }
 

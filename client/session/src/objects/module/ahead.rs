@@ -45,7 +45,7 @@ impl Ahead {
         }
         for name in used.variables {
             let ticket = connection.ask_early(&FindGlobal { library, name: &name })?;
-            expected.variables.insert(name, ticket);
+            expected.variables.insert(name, Coming::Asked(ticket));
         }
         let (ordinal, epoch) = (vgpu.ordinal, vgpu.epoch());
         Ok(Self { ordinal, epoch, id, source: source.clone(), loading, expected, questions })

@@ -1,14 +1,14 @@
 //! Loading. An image and compiler options come in; the client names the image by the hashes of its contents, and sends
 //! the bytes that the server lacks. A load waits, since its errors and its log belong to the call, and it may carry the
-//! look-up of a kernel to save a wait.
+//! look-up of a kernel or a variable to save a wait.
 
 use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult};
 use floe_surface::{Image, JitOptions};
-use floe_wire::{Call, FindKernel, JitOption, KernelId, LibraryId, LoadLibrary, UnloadLibrary};
+use floe_wire::{Call, FindGlobal, FindKernel, JitOption, KernelId, LibraryId, LoadLibrary, UnloadLibrary};
 
-use super::{Found, Loaded};
+use super::{Coming, Found, Loaded};
 use crate::log::log;
 use crate::objects::content::{Contents, names_of};
 use crate::objects::function::FunctionState;
@@ -17,6 +17,7 @@ use crate::start::{Origin, Start};
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Answer;
 use crate::vgpu::table::Table;
+use floe_lock::lock;
 
 /// The longest log asked of the server's compiler where the program wants none: enough for the user's terminal.
 const LOG_BYTES: u32 = 8 << 10;
@@ -40,6 +41,21 @@ impl Seen {
     }
 }
 
+/// What is asked for in the same breath as a load.
+#[derive(Debug, Clone, Copy)]
+enum With<'a> {
+    Nothing,
+    Kernel(&'a str),
+    Variable(&'a str),
+}
+
+/// The answer to that, of a kernel with its id.
+enum Also {
+    Nothing,
+    Kernel(u64, Answer),
+    Variable(Answer),
+}
+
 impl Loaded {
     /// Loads an image.
     pub(crate) fn load(
@@ -49,7 +65,22 @@ impl Loaded {
         options: &mut JitOptions,
         seen: Option<&Seen>,
     ) -> CudaResult<Arc<Self>> {
-        Self::load_asking(vgpu, context, image, options, None, seen).map(|(loaded, _)| loaded)
+        Self::load_asking(vgpu, context, image, options, With::Nothing, seen).map(|(loaded, _)| loaded)
+    }
+
+    /// Loads an image of a library and asks for a variable in it, for one wait.
+    pub(crate) fn load_for_variable(
+        vgpu: &Arc<Vgpu>,
+        image: &Image<'_>,
+        options: &mut JitOptions,
+        variable: &str,
+        seen: Option<&Seen>,
+    ) -> CudaResult<Arc<Self>> {
+        let (loaded, also) = Self::load_asking(vgpu, Context::NULL, image, options, With::Variable(variable), seen)?;
+        if let Also::Variable(answer) = also {
+            lock(&loaded.ahead).variables.insert(variable.to_owned(), Coming::Here(answer));
+        }
+        Ok(loaded)
     }
 
     /// Loads an image of a library and looks a kernel up in it, which is `known` from then on, for one wait.
@@ -64,8 +95,12 @@ impl Loaded {
         kernel: &str,
         seen: Option<&Seen>,
     ) -> CudaResult<(Arc<Self>, Found)> {
-        let (loaded, function) = Self::load_asking(vgpu, Context::NULL, image, options, Some((kernel, known)), seen)?;
-        Ok((loaded, function.unwrap_or(Err(CudaError::NOT_FOUND))))
+        let (loaded, also) = Self::load_asking(vgpu, Context::NULL, image, options, With::Kernel(kernel), seen)?;
+        let function = match also {
+            Also::Kernel(id, answer) => loaded.found(known, kernel, id, answer),
+            Also::Nothing | Also::Variable(_) => Err(CudaError::NOT_FOUND),
+        };
+        Ok((loaded, function))
     }
 
     fn load_asking(
@@ -73,9 +108,9 @@ impl Loaded {
         context: Context,
         image: &Image<'_>,
         options: &mut JitOptions,
-        kernel: Option<(&str, &Table<FunctionState>)>,
+        with: With<'_>,
         seen: Option<&Seen>,
-    ) -> CudaResult<(Arc<Self>, Option<Found>)> {
+    ) -> CudaResult<(Arc<Self>, Also)> {
         vgpu.errors.report()?;
         if let Some(option) = options.unsupported().next() {
             log!(Warn, "a module load with an option that is not supported: CUjit_option {option}");
@@ -87,7 +122,7 @@ impl Loaded {
             let id = vgpu.next_id();
             contents.send(vgpu, id, &missing)?;
             let message = load_message(id, contents.source(), context, options);
-            let (answer, found) = ask_with(vgpu, &message, kernel.map(|(name, _)| name))?;
+            let (answer, also) = ask_with(vgpu, &message, with)?;
             if let Some(error) = CudaError::from_code(answer.status) {
                 forget(vgpu, id)?;
                 return Err(refused(error, &answer.detail, options));
@@ -101,10 +136,7 @@ impl Loaded {
                     log!(Info, "compiling a module: {}", reply.info.trim_end());
                 }
                 let origin = seen.map(|seen| seen.origin(contents.source(), options));
-                let loaded = Arc::new(Self { origin, ..Self::new(vgpu, context, id) });
-                let function = found.zip(kernel);
-                let function = function.map(|((id, answer), (name, known))| loaded.found(known, name, id, answer));
-                return Ok((loaded, function));
+                return Ok((Arc::new(Self { origin, ..Self::new(vgpu, context, id) }), also));
             }
             forget(vgpu, id)?;
             // The server may lack less than before: its cache may have had no room for all that was sent.
@@ -147,14 +179,22 @@ pub(crate) fn log_bytes(options: &JitOptions) -> u32 {
     u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES))
 }
 
-/// Asks for a load, and in the same breath for a kernel of what is loaded; the kernel's answer comes with its id.
-fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, kernel: Option<&str>) -> CudaResult<(Answer, Option<(u64, Answer)>)> {
-    let connection = &vgpu.connection;
-    let Some(name) = kernel else { return Ok((connection.ask(load)?, None)) };
+/// Asks for a load, and in the same breath for a part of what is loaded.
+fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, with: With<'_>) -> CudaResult<(Answer, Also)> {
+    let (connection, library) = (&vgpu.connection, load.library);
+    if let With::Nothing = with {
+        return Ok((connection.ask(load)?, Also::Nothing));
+    }
     let loading = connection.begin(load)?;
-    let id = vgpu.next_id();
-    let found = connection.ask(&FindKernel { library: load.library, name, kernel: KernelId(id) })?;
-    Ok((connection.answer(&loading)?, Some((id, found))))
+    let also = match with {
+        With::Nothing => Also::Nothing,
+        With::Kernel(name) => {
+            let id = vgpu.next_id();
+            Also::Kernel(id, connection.ask(&FindKernel { library, name, kernel: KernelId(id) })?)
+        }
+        With::Variable(name) => Also::Variable(connection.ask(&FindGlobal { library, name })?),
+    };
+    Ok((connection.answer(&loading)?, also))
 }
 
 /// Releases the id of a library that was not loaded.
