@@ -1,5 +1,5 @@
 // Arithmetic in f16, bf16 and f64: scalar and paired multiply-add, conversions in every rounding the hardware has,
-// comparisons, functions and atomics.
+// comparisons, functions, atomics and floats of 8 bits.
 // No argument. Conversions and single operations must be right to the last bit (the CPU rounds by its own
 // code here); functions within the stated tolerance.
 #include "check.h"
@@ -8,6 +8,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 // How one 16-bit format is laid out.
 struct Format {
@@ -271,6 +272,56 @@ static void check_functions(Verdict &verdict) {
     CHECK(cudaFree(device_out));
 }
 
+// To floats of 8 bits and back, by instructions on the device and by cuda_fp8.h's own arithmetic on the host.
+template <__nv_fp8_interpretation_t FORMAT>
+__global__ void fp8(const float2 *x, unsigned short *codes, __half2 *back, int count) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    codes[2 * i] = __nv_cvt_float2_to_fp8x2(x[i], __NV_SATFINITE, FORMAT);
+    const __half2_raw half = __float22half2_rn(x[i]);
+    codes[2 * i + 1] = __nv_cvt_halfraw2_to_fp8x2(half, __NV_SATFINITE, FORMAT);
+    const __half2_raw read = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(i), FORMAT);
+    back[i] = read;
+}
+
+template <__nv_fp8_interpretation_t FORMAT>
+static void check_fp8(Verdict &verdict, const char *name) {
+    // Every pair of codes is read back; what is converted goes from below the least to beyond the largest.
+    const int count = 1 << 16;
+    Inputs inputs(11);
+    std::vector<float2> x(count);
+    for (auto &pair : x) {
+        const float scale = std::exp2(inputs.uniform(-20, 17));
+        pair = {inputs.uniform(-1, 1) * scale, std::exp2(std::floor(inputs.uniform(-20, 17))) * 1.0625f};
+    }
+    float2 *device_x = device_copy(x);
+    auto *codes = device_alloc<unsigned short>(2 * count);
+    auto *back = device_alloc<__half2>(count);
+    fp8<FORMAT><<<count / 256, 256>>>(device_x, codes, back, count);
+    CHECK_LAUNCH();
+    std::vector<unsigned short> want;
+    std::vector<__half2> read;
+    for (int i = 0; i < count; ++i) {
+        want.push_back(__nv_cvt_float2_to_fp8x2(x[i], __NV_SATFINITE, FORMAT));
+        const __half2_raw half = __float22half2_rn(x[i]);
+        want.push_back(__nv_cvt_halfraw2_to_fp8x2(half, __NV_SATFINITE, FORMAT));
+        const __half2_raw both = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(i), FORMAT);
+        read.push_back(both);
+    }
+    verdict.equal(name, host_copy(codes, 2 * count).data(), want.data(), want.size());
+    int wrong = 0;
+    const auto got = host_copy(back, count);
+    for (int i = 0; i < count; ++i) {
+        const float2 a = __half22float2(got[i]), b = __half22float2(read[i]);
+        auto same = [](float one, float other) { return one == other || (std::isnan(one) && std::isnan(other)); };
+        if (!same(a.x, b.x) || !same(a.y, b.y)) ++wrong;
+    }
+    verdict.expect(wrong == 0, "codes read back");
+    CHECK(cudaFree(device_x));
+    CHECK(cudaFree(codes));
+    CHECK(cudaFree(back));
+}
+
 static void check_atomics(Verdict &verdict) {
     void *sums = nullptr;
     CHECK(cudaMalloc(&sums, 256));
@@ -300,5 +351,7 @@ int main() {
     check_arithmetic(verdict);
     check_functions(verdict);
     check_atomics(verdict);
+    check_fp8<__NV_E4M3>(verdict, "to e4m3");
+    check_fp8<__NV_E5M2>(verdict, "to e5m2");
     return verdict.finish();
 }

@@ -9,6 +9,7 @@ use crate::scalar::convert::{
     f32_to_tf32_rna, f64_to_f32, f64_to_half, f64_to_int, f64_to_integral, half_to_f32, half_to_f64, half_to_half,
     half_to_int, half_to_integral, int_to_f32, int_to_f64, int_to_half, int_to_int, int_to_int_sat, pack_16, pack_onto,
 };
+use crate::scalar::fp8::{E4m3, E5m2, f32_to_pair, half2_to_pair, pair_to_half2};
 use crate::scalar::{Bf16, F16, Rm, Rn, Rp, Rz};
 
 /// Calls `$with!(rows, type, name, …)` for every integer type.
@@ -142,6 +143,21 @@ macro_rules! to_half {
     };
 }
 
+macro_rules! pairs_of_8_bits {
+    ($rows:expr, $format:ty, $name:literal) => {
+        two!(@baseline_handlers, $rows, concat!("cvt.rn.satfinite.", $name, ".f32"), (f32, f32) -> u16,
+            f32_to_pair::<$format, false>);
+        two!(@baseline_handlers, $rows, concat!("cvt.rn.satfinite.relu.", $name, ".f32"), (f32, f32) -> u16,
+            f32_to_pair::<$format, true>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.satfinite.", $name, ".f16x2"), (u32) -> u16,
+            half2_to_pair::<$format, false>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.satfinite.relu.", $name, ".f16x2"), (u32) -> u16,
+            half2_to_pair::<$format, true>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.f16x2.", $name), (u16) -> u32, pair_to_half2::<$format, false>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.relu.f16x2.", $name), (u16) -> u32, pair_to_half2::<$format, true>);
+    };
+}
+
 macro_rules! packs {
     ($($rows:expr, $target:ty, $to:literal, $source:ty, $from:literal;)*) => {$(
         two!($rows, concat!("cvt.pack.sat.", $to, ".", $from), ($source, $source) -> u32, pack_16::<$source, $target>);
@@ -165,6 +181,8 @@ pub(super) fn rows(rows: &mut Vec<Row>) {
     one!(rows, "cvt.rz.tf32.f32", (f32) -> u32, f32_to_tf32::<Rz, false>);
     one!(rows, "cvt.rn.relu.tf32.f32", (f32) -> u32, f32_to_tf32::<Rn, true>);
     one!(rows, "cvt.rz.relu.tf32.f32", (f32) -> u32, f32_to_tf32::<Rz, true>);
+    pairs_of_8_bits!(rows, E4m3, "e4m3x2");
+    pairs_of_8_bits!(rows, E5m2, "e5m2x2");
     packs! { rows, i16, "s16", i32, "s32"; rows, u16, "u16", i32, "s32"; }
     three!(rows, "cvt.pack.sat.s8.s32.b32", (i32, i32, u32) -> u32, pack_onto::<i32, i8>);
     three!(rows, "cvt.pack.sat.u8.s32.b32", (i32, i32, u32) -> u32, pack_onto::<i32, u8>);

@@ -1,6 +1,6 @@
 //! `cvt` between all integer and float types, with integer and float rounding, `.sat`, `.ftz`, `.relu`; `cvt.pack`.
 //! A typed value comes in, the converted value goes out, rounded once whatever the pair of types.
-//! The 8-bit and smaller float formats (e4m3, e5m2, e2m1, ue8m0) are not here.
+//! Floats of 8 bits are in `fp8`; e2m1, e3m2, e2m3 and ue8m0 are not here.
 
 use super::float::{canonical, flush, input, output, relu, saturate};
 use super::half::{self, HalfFormat};

@@ -29,6 +29,7 @@ pub mod compare;
 pub mod convert;
 pub mod double;
 pub mod float;
+pub mod fp8;
 pub mod half;
 pub mod int;
 pub mod operand;
