@@ -1,8 +1,10 @@
-//! What the worker pins for itself, and contexts that stay, on the CPU device of `FLOE_DIST`, else of `target/dist`.
-//! In: a kernel that is given its address; a reset. Out: a fault, while copies go there; what was made before and its limits.
+//! What the worker pins for itself, on the CPU device of `FLOE_DIST`, else of `target/dist`.
+//! In: a kernel that is given its address. Out: a fault, while copies go there. The fault is the whole process's: its
+//! primary context is of no use afterwards, so no other test is in this file.
 
-use std::path::PathBuf;
+mod device;
 
+use device::cpu_device;
 use floe_abi::{CudaError, DevicePtr, Stream};
 use floe_device::{
     Content, Device as _, Gpu, Image, ImageKind, LaunchRequest, Loading, PageSize, Pinned as _, PlainCalls as _,
@@ -12,13 +14,6 @@ const AT: DevicePtr = DevicePtr(0x2000_0000_0000);
 const BYTES: u64 = 2 << 20;
 const TEXT: &[u8] = b".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry writes(.param .u64 at)\n{\n\
     .reg .u64 %a; .reg .u32 %v; ld.param.u64 %a, [at]; mov.u32 %v, 7; st.global.u32 [%a], %v; ret;\n}\n";
-
-fn cpu_device() -> String {
-    let target =
-        || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "../../target".into(), PathBuf::from).join("dist");
-    let library = std::env::var_os("FLOE_DIST").map_or_else(target, PathBuf::from).join("lib/device/libcuda.so.1");
-    library.canonicalize().expect("`cargo xtask dist` makes it").display().to_string()
-}
 
 #[test]
 fn kernels_do_not_reach_what_the_worker_pins_for_copies() {
@@ -55,22 +50,4 @@ fn kernels_do_not_reach_what_the_worker_pins_for_copies() {
     };
     assert_eq!(launch(AT.0), Ok(()));
     assert_eq!(launch(address), Err(CudaError::ILLEGAL_ADDRESS));
-}
-
-#[test]
-fn a_context_that_is_kept_outlives_its_resets_and_has_its_first_limits() {
-    const STACK: i32 = 0;
-    let mut gpu = Gpu::start(&cpu_device(), 0, || ()).expect("a CPU device");
-    let first = gpu.costs().expect("its limits").defaults.stack;
-    let event = gpu.event_create(0).expect("an event");
-    gpu.reset().expect("a new context");
-    assert!(gpu.event_query(event).is_err(), "it was of the context before");
-    gpu.keep_context().expect("its limits");
-    let event = gpu.event_create(0).expect("an event");
-    for _ in 0..2 {
-        gpu.set_limit(STACK, 2 * first).expect("a limit");
-        gpu.reset().expect("the same context");
-        assert_eq!(gpu.costs().expect("its limits").defaults.stack, first);
-        assert_eq!(gpu.event_query(event), Ok(()));
-    }
 }

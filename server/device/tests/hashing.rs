@@ -1,21 +1,16 @@
 //! Hashes of device memory beside resets of the context, on the CPU device of `FLOE_DIST`, else of `target/dist`.
 //! In: a thread that hashes without end, and one that resets. Out: no hash fails, and all are the same.
 
-use std::path::PathBuf;
+mod device;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::cpu_device;
 use floe_abi::DevicePtr;
 use floe_device::{Device as _, Gpu, HASH_UNIT, HashKey};
 
 const AT: DevicePtr = DevicePtr(0x2000_0000_0000);
 const BYTES: u64 = 2 << 20;
-
-fn cpu_device() -> String {
-    let target =
-        || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "../../target".into(), PathBuf::from).join("dist");
-    let library = std::env::var_os("FLOE_DIST").map_or_else(target, PathBuf::from).join("lib/device/libcuda.so.1");
-    library.canonicalize().expect("`cargo xtask dist` makes it").display().to_string()
-}
 
 #[test]
 fn a_hash_beside_a_reset_is_of_the_old_context_or_of_the_new_one() {
