@@ -151,7 +151,9 @@ fn so_are_those_of_large_copies_that_one_thread_makes() {
 #[test]
 fn so_are_those_whose_data_other_threads_copy_first() {
     let staged = copy_over_bulk_connections(33, "4");
-    assert!(staged > 20 << 20, "{staged}");
+    // How much more depends on how soon the server reads: a chunk is sent from where it lies while all 32 buffers are in
+    // use, and not before.
+    assert!(staged >= 32 * CHUNK_BYTES as u64, "{staged}");
 }
 
 /// Copies so many MiB there and back by so many threads, over two bulk connections that are cut meanwhile. Returns the
