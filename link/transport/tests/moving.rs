@@ -429,19 +429,22 @@ fn a_reader_stops_within_a_frame_that_it_gathers_and_goes_on_with_its_rest() {
     send(&sender, 4);
     let mut bytes = vec![0; 16 + 20 + 5_000];
     std::io::Read::read_exact(&mut &other, &mut bytes).unwrap();
+    let at_socket = theirs.try_clone().unwrap();
     let (channels, link) = Channels::take_over(Link::new(theirs.into()), GRACE);
     let (sender, mut receiver) = link.split();
     let halt = receiver.halt();
     (&ours).write_all(&bytes[..1000]).unwrap();
-    let asking = halt.clone();
     let reading = std::thread::spawn(move || {
         let stopped = matches!(receiver.next(), Err(LinkError::Stopped));
         (receiver, stopped)
     });
-    while channels.in_flight() == 0 && !asking.is_waiting() {
+    // It has taken what there is, and gathers the rest.
+    let until = soon();
+    while rustix::io::ioctl_fionread(&at_socket).unwrap() > 0 {
+        assert!(Instant::now() < until, "nobody reads");
         std::thread::yield_now();
     }
-    std::thread::sleep(Duration::from_millis(20));
+    drop(at_socket);
     halt.ask();
     assert!(hold(Some(&channels), &sender).unwrap());
     let (receiver, stopped) = join(reading);
@@ -480,18 +483,20 @@ fn a_reader_that_has_begun_data_finishes_them_before_it_stops() {
     let bytes = join(sending);
     let halt = receiver.halt();
     (&near).write_all(&bytes[..50_000]).unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
     let reading = std::thread::spawn(move || {
         let Some(Arrival::Bulk(mut bulk)) = receiver.next_arrival(CopyToDevice::KIND).unwrap() else {
             panic!("not bulk")
         };
+        begun.send(()).unwrap();
         let mut data = vec![0; bulk.left()];
         bulk.read(&mut data).unwrap();
         assert!(data == vec![5; 100_000]);
         drop(bulk);
         matches!(receiver.next_arrival(CopyToDevice::KIND), Err(LinkError::Stopped))
     });
-    // It waits for a frame, and then for nothing but this one's data.
-    std::thread::sleep(Duration::from_millis(50));
+    // It has waited for a frame, and waits for nothing but this one's data.
+    has_begun.recv_timeout(SOON).unwrap();
     halt.ask();
     std::thread::sleep(Duration::from_millis(50));
     assert!(!halt.is_waiting() && !reading.is_finished());
