@@ -38,7 +38,8 @@ pub fn children(process: u32) -> Vec<u32> {
 }
 
 /// The parent of a process that is not a zombie.
-fn living_parent(process: u32) -> Option<u32> {
+#[must_use]
+pub fn living_parent(process: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name stands in parentheses and may hold anything, so what follows is read from the last one.
     let mut fields = status.rsplit_once(')')?.1.split_whitespace();

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use floe_tests::{Floed, Linkage, Open, Outcome, children, descendants, example, examples_of_processes, is_launcher};
+use floe_tests::{
+    Floed, Linkage, Open, Outcome, children, descendants, example, examples_of_processes, is_launcher, living_parent,
+};
 use floe_transport::Link;
 use floe_wire::*;
 use rustix::process::{Pid, Signal, Uid, kill_process, test_kill_process};
@@ -123,8 +125,10 @@ impl Stage {
     /// The workers, all of which are the launcher's.
     fn workers(&self) -> Vec<u32> {
         let workers = descendants(self.daemon.process());
-        let of_launcher: BTreeSet<u32> = children(self.launcher()).into_iter().collect();
-        assert!(workers.iter().all(|worker| of_launcher.contains(worker) || is_gone(*worker)), "{workers:?}");
+        let launcher = self.launcher();
+        // One that has ended meanwhile has no living parent, whether somebody has waited for it or not.
+        let is_its = |worker: &u32| living_parent(*worker).is_none_or(|parent| parent == launcher);
+        assert!(workers.iter().all(is_its), "{workers:?}");
         workers
     }
 
