@@ -67,7 +67,7 @@ fn an_endless_kernel_lets_others_run_and_can_be_cancelled() {
     assert_eq!(device.download::<i32>(counter, 1), [128]);
     assert!(receiver.recv_timeout(Duration::from_millis(20)).is_err(), "still running");
     endless.cancel();
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(Outcome::Cancelled));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(300)), Ok(Outcome::Cancelled));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_flag_written_by_the_host_ends_a_kernel_that_waits_for_it() {
     let (sender, receiver) = channel();
     device.pool.submit(&grid, Box::new(move |outcome| sender.send(outcome).expect("a listener")));
     device.memory.write(flag, &1_i32.to_le_bytes()).expect("write");
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(Outcome::Done));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(300)), Ok(Outcome::Done));
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Ends {
 
     /// Ends it when the other end can hear that.
     pub(crate) fn leave(&self) {
-        self.ends[0].say_goodbye(Duration::from_secs(10));
+        self.ends[0].say_goodbye(Duration::from_secs(300));
         self.end();
     }
 

@@ -178,7 +178,7 @@ struct Patience;
 
 impl Time for Patience {
     fn deadline(&self, now: Instant) -> Instant {
-        now + Duration::from_secs(20)
+        now + Duration::from_secs(300)
     }
 
     fn prove(&mut self, _: Instant, _: Source) {}
@@ -191,7 +191,7 @@ fn token() -> Token {
 
 /// The daemon's next message: a reply's status and body, or the code that ends the connection.
 fn hear(link: &mut Link) -> (u32, Vec<u8>) {
-    let frame = link.receive(Some(Instant::now() + Duration::from_secs(20))).expect("a frame").expect("not closed");
+    let frame = link.receive(Some(Instant::now() + Duration::from_secs(300))).expect("a frame").expect("not closed");
     match Push::decode(frame.kind, frame.payload).expect("a message") {
         Push::Reply(reply) => (reply.status, reply.body.to_vec()),
         Push::Ended(ended) => (ended.status, Vec::new()),
