@@ -467,7 +467,8 @@ fn a_goodbye_ends_the_session_for_both_and_so_does_the_grace_period() {
 
 #[test]
 fn a_poster_beyond_the_log_waits_and_ends_with_the_link() {
-    let ends = Ends::of(0, vec![0], Duration::from_millis(300), false);
+    // Long enough to post more than a log on a busy machine.
+    let ends = Ends::of(0, vec![0], Duration::from_secs(3), false);
     let [ours, _theirs] = ends.own();
     let (sender, mut receiver) = ours.split();
     std::thread::scope(|scope| {
