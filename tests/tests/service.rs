@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use floe_tests::{Floed, made_folder};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// For what a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -27,6 +28,18 @@ fn the_service_manager_hears_when_connections_are_accepted_and_when_the_daemon_e
     assert!(heard(&manager).lines().any(|line| line == "READY=1"));
     assert_eq!(daemon.terminate(), Some(0));
     assert!(heard(&manager).lines().any(|line| line == "STOPPING=1"));
+}
+
+/// The service's way to have files read again; without any it must not end.
+#[test]
+fn a_service_lives_through_sighup_and_another_daemon_without_files_does_not() {
+    for (variables, status) in [(&[("NOTIFY_SOCKET", "@floe-nobody-listens-here")][..], Some(0)), (&[], None)] {
+        let mut daemon = Floed::start_with(&[], variables);
+        // It is the first of two that wait, and ends who does not wait for it.
+        let process = Pid::from_raw(daemon.process().cast_signed()).expect("a process");
+        kill_process(process, Signal::HUP).expect("sent");
+        assert_eq!(daemon.terminate(), status, "{variables:?}");
+    }
 }
 
 #[test]

@@ -219,10 +219,12 @@ fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
     ModuleCache::open(&place.folder, place.limit).inspect_err(failed).ok().map(Arc::new)
 }
 
-/// A socket that becomes readable on SIGHUP. Without files to read again, that ends the server as it ends other programs.
+/// A socket that becomes readable on SIGHUP. Without files to read again, that ends the server as it ends other programs, but
+/// not a service: its manager ends it by SIGTERM.
 fn reload_signal(settings: &Settings) -> Result<Option<UnixStream>, DaemonError> {
     let has_files = settings.policy().is_some() || settings.audit().is_some() || settings.tls.is_some();
-    has_files.then(|| signals(&[SIGHUP])).transpose()
+    let is_service = settings.until_exit_of.is_none() && notify::is_asked_for();
+    (has_files || is_service).then(|| signals(&[SIGHUP])).transpose()
 }
 
 /// A socket that becomes readable on any of these signals.

@@ -119,6 +119,9 @@ impl Server {
 
     /// Reads the operator's files again, and opens the audit log again.
     pub(crate) fn reload(&self) {
+        if !self.users.has_policy() && !self.audit.is_kept() && self.tls().is_none() {
+            log(format_args!("SIGHUP: no file is read again without a policy, an audit log and certificates"));
+        }
         self.users.reload(&self.offered);
         self.reload_tls();
         if let Err(error) = self.audit.reopen() {

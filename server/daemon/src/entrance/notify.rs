@@ -11,9 +11,17 @@ pub(crate) const READY: &str = "READY=1\nSTATUS=accepting connections";
 /// The daemon ends its sessions, and then itself.
 pub(crate) const STOPPING: &str = "STOPPING=1\nSTATUS=ending sessions";
 
+/// The variable that names the manager's socket.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Whether this process was started by a service manager that wants to hear.
+pub(crate) fn is_asked_for() -> bool {
+    std::env::var_os(SOCKET).is_some()
+}
+
 /// Tells the service manager, if this process was started by one that wants to hear.
 pub(crate) fn tell(word: &str) {
-    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(name) = std::env::var_os(SOCKET) else { return };
     let address = match name.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&name),
