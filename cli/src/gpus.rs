@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The GPUs of this machine's daemon. Without a daemon, the devices that `floe run` would give a program.
 fn of_this_machine() -> Result<Vec<GpuRow>> {
-    match servers::gpus_of(servers::THIS_MACHINE) {
+    match servers::gpus_of(&servers::of_this_machine()) {
         Err(error) if servers::is_nobody(&error) => {
             let daemon = private::start(&Installation::of_this_executable()?, None)?;
             let mut gpus = servers::gpus_of(&daemon)?;

@@ -8,6 +8,7 @@ use floe_nvml::Reading;
 use floe_session::settings::{Credentials, ProcessSource, Settings};
 use floe_session::{ConnectError, Inquiry};
 use floe_wire::{Call, ListGpus, ListSessions, ReadTelemetry, printable};
+use rustix::fs::{Access, access};
 use serde::Serialize;
 
 /// A GPU that a server offers.
@@ -115,12 +116,12 @@ pub(crate) fn settings() -> Result<Settings> {
 }
 
 /// The default address of this machine's daemon.
-pub(crate) const THIS_MACHINE: &str = "tcp://127.0.0.1";
+const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
 /// The servers of a command.
 pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
     let servers = named_by_user(on)?;
-    Ok(if servers.is_empty() { vec![THIS_MACHINE.to_owned()] } else { servers })
+    Ok(if servers.is_empty() { vec![of_this_machine()] } else { servers })
 }
 
 /// All servers that this user has: those of `--on`, else this machine's daemon and those of the settings.
@@ -141,17 +142,23 @@ pub(crate) fn one(on: Option<&str>) -> Result<String> {
         return Ok(server.to_owned());
     }
     match &*named_by_user(&[])? {
-        [] => Ok(socket_of_this_machine().unwrap_or_else(|| THIS_MACHINE.to_owned())),
+        [] => Ok(of_this_machine()),
         [server] => Ok(server.clone()),
         several => anyhow::bail!("which server\n  name it with --on: {}", several.join(", ")),
     }
 }
 
-/// The daemon's socket where it makes one by itself: for this user, or for all.
+/// This machine's daemon: by its Unix socket, where this process may use one, else by its TCP address.
+pub(crate) fn of_this_machine() -> String {
+    socket_of_this_machine().unwrap_or_else(|| THIS_MACHINE.to_owned())
+}
+
+/// The daemon's socket where it makes one by itself, for this user or for all, if this process may connect to it.
 pub(crate) fn socket_of_this_machine() -> Option<String> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
     let folders = runtime.into_iter().chain(["/run".into()]);
-    let socket = folders.map(|folder| folder.join("floe/floed.sock")).find(|socket| socket.exists())?;
+    let socket =
+        folders.map(|folder| folder.join("floe/floed.sock")).find(|socket| access(socket, Access::WRITE_OK).is_ok())?;
     Some(format!("unix://{}", socket.display()))
 }
 
