@@ -1,12 +1,13 @@
 //! The daemon as a service: it tells its manager when it is ready and when it ends, and runs from a package. In: an
 //! installation, a socket as systemd makes it, a package. Out: what the manager hears, what a program computes.
 
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use floe_tests::{Floed, made_folder};
+use floe_tests::{Floed, installation, made_folder};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For what a busy machine may take.
@@ -62,6 +63,23 @@ fn output(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// Where a service runs, root and whoever may use the socket needs neither `--on` nor the token.
+#[test]
+fn this_machines_gpus_and_sessions_are_asked_for_by_the_socket() {
+    let daemon = Floed::start_with(&[], &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("floe/floed.sock");
+    std::fs::create_dir(folder.path().join("floe")).expect("made");
+    symlink(daemon.unix().trim_start_matches("unix://"), &socket).expect("linked");
+    let says = |command| {
+        let mut floe = Command::new(installation().join("bin/floe"));
+        floe.args([command, "--json"]).env("XDG_RUNTIME_DIR", folder.path()).env("HOME", "/nonexistent");
+        output(floe.env("XDG_CONFIG_HOME", "/nonexistent").env_remove("FLOE_DEVICES"))
+    };
+    assert!(says("gpus").contains(&format!("unix://{}", socket.display())));
+    assert_eq!(says("ps").trim(), "[]");
 }
 
 #[test]
