@@ -11,6 +11,8 @@ pub(crate) const ELF_MAGIC: u32 = 0x464C_457F;
 const CUDA_ABI: [u8; 2] = [65, 8];
 /// The low byte of the flags of code for every later device of its major number, too (nvcc 13).
 const GENERIC: u8 = 4;
+/// `ET_EXEC`: linked code, which a driver loads as it is.
+const LINKED: u16 = 2;
 /// Bytes of an ELF file's header.
 pub(crate) const ELF_HEADER: usize = 64;
 const SECTION_HEADER: u64 = 64;
@@ -193,10 +195,10 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
     headers.chunks_exact(ELF_HEADER).enumerate().map(section).collect()
 }
 
-/// The target of a cubin, whose tables lie inside it. Of a file of another version of NVIDIA's it is not known, nor whether code
+/// The target of a cubin that is linked and whose tables lie inside it. Of a file of another version of NVIDIA's it is not known, nor whether code
 /// for more than one device is for a family: such a file counts as one for its device alone.
 pub(crate) fn target(file: &[u8]) -> Option<Target> {
-    sections(file).ok()?;
+    sections(file).ok().filter(|sections| !sections.is_empty() && u16_at(file, 16) == LINKED)?;
     let [variant, number, ..] = u32_at(file, 48).to_le_bytes();
     let variant = if variant == GENERIC { Variant::Generic } else { Variant::Architecture };
     (file.get(7..9)? == CUDA_ABI).then_some(Target { number: number.into(), variant })

@@ -340,6 +340,14 @@ fn a_cubin_is_certain_for_devices_that_run_it() {
     for bytes in [&other[..], &generic[..generic.len() / 2], &generic[..64], b"ELF"] {
         assert!(!certain(bytes, code(9, 0)));
     }
+    // Code that is still to be linked, and a header alone.
+    let mut relocatable = generic.clone();
+    relocatable[16] = 1;
+    let mut header = generic[..64].to_vec();
+    header[40..48].fill(0);
+    for bytes in [&relocatable, &header] {
+        assert!(!certain(bytes, code(9, 0)));
+    }
 }
 
 #[test]
