@@ -156,11 +156,78 @@ fn the_first_allocations_of_a_first_start_share_a_block_that_nobody_waits_for() 
     let cache = folder.path().display().to_string();
     // Also the second one, which knows what the first one had.
     for start in 0..2 {
-        assert_eq!(run(&cache, 1 << 30), (0, 1), "{start}");
+        assert_eq!(run(&cache, 8 << 30), (0, 1), "{start}");
     }
-    // Of little memory nothing is asked for ahead.
+    // Of less memory nothing is asked for ahead.
     let other = tempfile::tempdir().unwrap();
-    assert_eq!(run(&other.path().display().to_string(), 256 << 20), (5, 5));
+    assert_eq!(run(&other.path().display().to_string(), 1 << 30), (5, 5));
+}
+
+#[test]
+fn a_small_allocation_of_a_first_start_leaves_a_large_one_its_room() {
+    const MIB: usize = 1 << 20;
+    let run = |far: &'static str, cache: &str, memory| {
+        let server = Server::start(Options { memory, is_far: true, ..Options::default() });
+        let client = client_of(&server, &[("FLOE_FAR", far), ("XDG_CACHE_HOME", cache)]);
+        let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+        client.library_get_kernel(library, c"add").unwrap();
+        client.mem_alloc(1024).unwrap();
+        let large = client.mem_alloc(460 * MIB).map(drop);
+        client.exiting();
+        large
+    };
+    let run = |far, cache: &str, memory| std::thread::scope(|scope| scope.spawn(|| run(far, cache, memory)).join());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [near, far] = [0, 1].map(|at| folders[at].path().display().to_string());
+    assert_eq!(run("0", &near, 512 << 20).unwrap(), Ok(()));
+    assert_eq!(run("1", &near, 512 << 20).unwrap(), Ok(()), "a first start");
+    // One that has had a shared block elsewhere.
+    for memory in [8 << 30, 512 << 20] {
+        assert_eq!(run("1", &far, memory).unwrap(), Ok(()), "{memory}");
+    }
+}
+
+/// What each has is its own, whoever is first.
+#[test]
+fn threads_that_begin_at_once_have_memory_of_their_own() {
+    const MIB: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    for round in 0..20 {
+        let server = Server::start(Options { memory: 8 << 30, is_far: true, ..Options::default() });
+        let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
+        let context = client.ctx_get_current().unwrap();
+        let work = |thread: usize| {
+            client.ctx_set_current(context).unwrap();
+            let mut mine = Vec::new();
+            for turn in 0..12 {
+                let bytes = [1000, 3 * MIB, 128 * MIB, 40 * MIB, MIB][(thread * 7 + turn + round) % 5];
+                let at = client.mem_alloc(bytes).unwrap();
+                if (turn + thread).is_multiple_of(3) {
+                    client.mem_free(at).unwrap();
+                } else {
+                    mine.push((at.0, bytes as u64));
+                }
+                if turn == 5 && thread == 0 {
+                    client.device_graph_mem_trim(Device(0)).unwrap();
+                }
+            }
+            mine
+        };
+        let mut all: Vec<_> = std::thread::scope(|scope| {
+            let work = &work;
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        for pair in all.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:x?}");
+        }
+        for (at, _) in all {
+            client.mem_free(floe_abi::DevicePtr(at)).unwrap();
+        }
+        client.mem_get_info().unwrap();
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, access_flags};
 use floe_wire::{BlockId, Call, CreateBlock, LibraryId, MapBlock, MemoryInfo, ReleaseBlock, UnloadLibrary, UnmapRange};
 
-use crate::memory::blocks::early::{Asked, MOST_BLOCKS};
+use crate::memory::blocks::early::{Asked, MOST_BLOCKS, may_be_shared};
 use crate::memory::blocks::{Blocks, Plan, Whole};
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Fence;
@@ -189,7 +189,8 @@ impl Vgpu {
             let Some(plan) = lock(&self.blocks).plan_exactly(*bytes) else { break };
             let id = self.next_id();
             let ticket = self.connection.ask_early(&CreateBlock { block: BlockId(id), bytes: plan.bytes })?;
-            self.early.expect(Asked { plan, id, ticket });
+            let may_be_shared = may_be_shared(plan.bytes, self.snapshot.memory);
+            self.early.expect(Asked { plan, id, ticket, may_be_shared });
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl Vgpu {
     /// A block of this size that was asked for, once it is there. Where the server has refused it, the others go back: it is short
     /// of memory.
     pub(crate) fn take_early(&self, bytes: u64) -> CudaResult<Option<(Plan, u64)>> {
-        let Some(Asked { plan, id, ticket }) = self.early.take(bytes) else { return Ok(None) };
+        let Some(Asked { plan, id, ticket, .. }) = self.early.take(bytes) else { return Ok(None) };
         if self.connection.arrived(&ticket)?.status == 0 {
             return Ok(Some((plan, id)));
         }
@@ -214,7 +215,7 @@ impl Vgpu {
 
     /// Gives back what was asked for.
     pub(crate) fn give_up_early(&self) -> CudaResult<()> {
-        for Asked { plan, id, ticket } in self.early.take_all() {
+        for Asked { plan, id, ticket, .. } in self.early.take_all() {
             if self.connection.arrived(&ticket)?.status == 0 {
                 self.connection.post(&ReleaseBlock { block: BlockId(id) })?;
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use floe_abi::CudaResult;
 use floe_surface::JitOptions;
 
-use crate::memory::blocks::early::SHARED;
+use crate::memory::blocks::early::of_first_start;
 use crate::objects::module::ahead::Ahead;
 use crate::objects::module::record::Source;
 use crate::start::Start;
@@ -47,7 +47,7 @@ impl Early {
             }
         }
         // Behind the libraries: the first allocation waits for its block, and finds all of this here.
-        let blocks = if start.is_first() { &[SHARED][..] } else { &start.before().blocks };
+        let blocks = if start.is_first() { of_first_start(vgpu.snapshot.memory) } else { &start.before().blocks };
         let _ = vgpu.ask_blocks(blocks);
         let begun = Self { start: Arc::new(start), ahead: Mutex::new(ahead) };
         let _ = Self::hurry(vgpu);

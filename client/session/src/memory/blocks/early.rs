@@ -16,7 +16,19 @@ const BEGINNING: u32 = 64;
 /// Blocks of a beginning.
 pub(crate) const MOST_BLOCKS: usize = 64;
 /// Bytes of the block that a first start has for all allocations of its beginning. A later one asks for it, too.
-pub(crate) const SHARED: u64 = 128 << 20;
+const SHARED: u64 = 128 << 20;
+/// It is at most this part of a vGPU's memory: as long as one small allocation is in it, no large one has the rest.
+const SHARED_PART: u64 = 64;
+
+/// Blocks that the beginning of a first start asks for on a vGPU of so much memory.
+pub(crate) fn of_first_start(memory: u64) -> &'static [u64] {
+    if may_be_shared(SHARED, memory) { &[SHARED] } else { &[] }
+}
+
+/// Whether allocations of a beginning may share a block of this size on a vGPU of so much memory.
+pub(crate) fn may_be_shared(bytes: u64, memory: u64) -> bool {
+    bytes == SHARED && bytes <= memory / SHARED_PART
+}
 
 /// The blocks of a beginning.
 #[derive(Debug, Default)]
@@ -35,6 +47,8 @@ pub(crate) struct Asked {
     pub(crate) plan: Plan,
     pub(crate) id: u64,
     pub(crate) ticket: Ticket,
+    /// Whether allocations of any smaller size may share it.
+    pub(crate) may_be_shared: bool,
 }
 
 impl EarlyBlocks {
@@ -64,8 +78,9 @@ impl EarlyBlocks {
     /// One that was asked for, of this size, or else one that allocations share.
     pub(crate) fn take(&self, bytes: u64) -> Option<Asked> {
         let mut asked = lock(&self.asked);
-        let of = |size| asked.iter().position(|asked| asked.plan.bytes == size);
-        let at = of(bytes).or_else(|| of(SHARED).filter(|_| bytes < SHARED))?;
+        let exact = asked.iter().position(|asked| asked.plan.bytes == bytes);
+        let shared = || asked.iter().position(|asked| asked.may_be_shared && bytes < asked.plan.bytes);
+        let at = exact.or_else(shared)?;
         Some(asked.remove(at))
     }
 
