@@ -132,6 +132,34 @@ fn a_walk_through_sizes_of_clusters_waits_once_at_a_first_start() {
 }
 
 #[test]
+fn a_program_that_asks_about_many_clusters_foresees_a_bounded_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().display().to_string();
+    let server = server(|value| value);
+    let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let value = LaunchAttributeValue { words: [2 | 1 << 32, 1, 0, 0, 0, 0, 0, 0] };
+    let attributes = [LaunchAttribute { id: launch_attribute::CLUSTER_DIMENSION, value, ..Default::default() }];
+    for shared_bytes in 0..500 {
+        let fit = client.occupancy_max_active_clusters(&Launch {
+            function,
+            grid: [2, 1, 1],
+            block: [128, 1, 1],
+            shared_bytes,
+            stream: Stream::LEGACY,
+            cooperative: false,
+            attributes: &attributes,
+            arguments: KernelArguments::NONE,
+        });
+        assert_eq!(fit, Ok(1002));
+    }
+    client.mem_get_info().unwrap();
+    let asked = server.count("ClusterOccupancy");
+    assert!(asked < 500 + 5000, "{asked}");
+}
+
+#[test]
 fn the_first_allocations_of_a_first_start_share_a_block_that_nobody_waits_for() {
     const MIB: usize = 1 << 20;
     // What PyTorch and cuBLAS allocate for a first result.

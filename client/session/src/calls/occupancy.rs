@@ -52,7 +52,7 @@ impl FunctionState {
         let vgpu = &self.vgpu;
         for question in asked.question.followers(asked.settings) {
             let following = Asked { question, ..*asked };
-            if lock(&vgpu.occupancy).is_new(&following) {
+            if lock(&vgpu.occupancy).may_foresee(&following) {
                 let ticket = fitting::ask_early(vgpu, following.kernel, &following.question)?;
                 lock(&vgpu.occupancy).expect(following, Expected { ticket, setting: None }, now);
             }

@@ -105,6 +105,8 @@ pub(crate) enum Question {
     Clusters { what: u32, grid: [u32; 3], block: [u32; 3], shared: u32, attributes: Attributes },
 }
 
+/// Answers that are expected and that no start before has asked for: as many as there are kernels and questions of a start.
+const MOST_EXPECTED: usize = 4096;
 /// The sizes of clusters that libraries walk through, in blocks: as many as any group of multiprocessors has room for.
 const ROW: u32 = 32;
 
@@ -170,9 +172,10 @@ impl Occupancy {
         }
     }
 
-    /// Whether this is neither known nor asked for.
-    pub(crate) fn is_new(&self, asked: &Asked) -> bool {
-        !self.answers.contains_key(asked) && !self.expected.contains_key(asked)
+    /// Whether this is neither known nor asked for, and may be asked for early: what nobody asks for after all stays.
+    pub(crate) fn may_foresee(&self, asked: &Asked) -> bool {
+        let is_known = self.answers.contains_key(asked) || self.expected.contains_key(asked);
+        !is_known && self.expected.len() < MOST_EXPECTED
     }
 
     /// The answer that was asked for early, once.
