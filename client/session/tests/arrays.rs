@@ -251,3 +251,68 @@ fn a_captured_copy_of_an_array_is_sent_at_every_launch() {
     client.memcpy_box(Stream::LEGACY, &copy).unwrap();
     assert_eq!(got, [2; 4]);
 }
+
+/// A server that ends a session that names what is not there would end this one.
+#[test]
+fn levels_that_one_thread_takes_and_another_destroys_are_named_only_while_they_are_there() {
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+    // Arrays that there are, and what they are levels of.
+    let (live, wrong) = (Mutex::new(HashMap::<u64, u64>::new()), Arc::new(Mutex::new(Vec::new())));
+    let noted = Arc::clone(&wrong);
+    let script = move |request: &floe_wire::Request<'_>, _: u64, _: &mut Peer| {
+        let mut live = live.lock().unwrap();
+        let known = match request {
+            floe_wire::Request::CreateArray(made) => live.insert(made.array.0, 0).is_none(),
+            floe_wire::Request::TakeLevel(taken) => {
+                live.contains_key(&taken.of.0) && live.insert(taken.array.0, taken.of.0).is_none()
+            }
+            floe_wire::Request::CopyBoxToDevice(copy) => live.contains_key(&copy.to.array.0),
+            floe_wire::Request::DestroyArray(ended) => {
+                let was = live.remove(&ended.array.0).is_some();
+                live.retain(|_, of| *of != ended.array.0);
+                was
+            }
+            _ => true,
+        };
+        if !known {
+            noted.lock().unwrap().push(format!("{request:?}"));
+        }
+        Flow::Usual
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), ..Options::default() });
+    let client = client(&server);
+    let (context, current) = (client.ctx_get_current().unwrap(), AtomicU64::new(0));
+    const ROUNDS: usize = 300;
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u32 {
+            let (current, done) = (&current, &done);
+            scope.spawn(move || {
+                client.ctx_set_current(context).unwrap();
+                let mut bytes = [0; 4];
+                let mut number = thread;
+                while done.load(Ordering::Relaxed) == 0 {
+                    number = (number + 1) % 9;
+                    let whole = floe_abi::MipmappedArray(current.load(Ordering::Relaxed));
+                    let Ok(level) = client.mipmapped_array_get_level(whole, number) else { continue };
+                    let place = CopyPlace::Array(level, [0; 3]);
+                    let copy = CopyBox::line(place, CopyPlace::Host(host(&mut bytes)), 4);
+                    let _ = client.memcpy_box(Stream::LEGACY, &copy);
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            let whole = client.mipmapped_array_create(&FLOATS, 9).unwrap();
+            current.store(whole.0, Ordering::Relaxed);
+            client.stream_synchronize(Stream::LEGACY).unwrap();
+            client.mipmapped_array_destroy(whole).unwrap();
+        }
+        done.store(1, Ordering::Relaxed);
+    });
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    client.mem_get_info().unwrap();
+    assert_eq!(*wrong.lock().unwrap(), Vec::<String>::new());
+    server.wait_for("DestroyArray", ROUNDS);
+}
