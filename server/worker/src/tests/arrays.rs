@@ -114,8 +114,7 @@ fn textures_have_the_devices_numbers_and_go_with_the_context() {
         CreateTexture::decode_reply(&second).unwrap().object
     );
     client.ok(&CreateSurface { surface: SurfaceId(1), array: ARRAY });
-    let (arrays, mut textures) = client.device.arrays();
-    textures.sort();
+    let (arrays, textures) = client.device.arrays();
     assert_eq!((arrays, textures), (1, vec!["0x1234".into(), "array true".to_owned(), "array true".to_owned()]));
     let mut refused = texture(3, array);
     refused.description.filter = 2;

@@ -375,10 +375,12 @@ impl Fake {
         state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len() + state.libraries.len()
     }
 
-    /// Arrays that exist, and what textures and surfaces read, in words.
+    /// Arrays that exist, and what textures and surfaces read, in words and their order.
     pub(super) fn arrays(&self) -> (usize, Vec<String>) {
         let state = self.state();
-        (state.arrays.len(), state.textures.values().cloned().collect())
+        let mut textures: Vec<String> = state.textures.values().cloned().collect();
+        textures.sort_unstable();
+        (state.arrays.len(), textures)
     }
 
     /// Whether the device reaches host memory that starts there.
