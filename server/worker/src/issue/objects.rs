@@ -124,6 +124,11 @@ impl<T> Objects<T> {
         self.objects.values().filter_map(|object| object.as_ref().ok())
     }
 
+    /// The same, to change them.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.objects.values_mut().filter_map(|object| object.as_mut().ok())
+    }
+
     /// Those there are, with their ids.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, &T)> {
         self.objects.iter().filter_map(|(id, object)| object.as_ref().ok().map(|object| (*id, object)))

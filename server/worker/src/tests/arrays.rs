@@ -159,6 +159,42 @@ fn a_mipmapped_array_is_reached_by_its_levels_and_charged_once() {
 }
 
 #[test]
+fn a_name_that_was_a_levels_is_another_arrays_when_the_levels_end() {
+    let mut client = Client::new();
+    client.ok(&CreateArray { levels: 4, ..shape(ARRAY, 8, 4, 0) });
+    client.device.fail_next_level();
+    client.send(&TakeLevel { of: ARRAY, level: 0, array: ArrayId(8) });
+    // The level failed, its name ends, and is given to an array of its own.
+    client.send(&DestroyArray { array: ArrayId(8) });
+    assert_eq!(client.call(&shape(ArrayId(8), 8, 4, 0)).1, 2);
+    client.send(&DestroyArray { array: ARRAY });
+    let (from, bytes) = (BoxEnd::in_array(ArrayId(8), [0; 3]), [0; 4]);
+    assert_eq!(box_of(&mut client, from, [4, 1, 1]), bytes);
+    client.send(&DestroyArray { array: ArrayId(8) });
+    client.ok(&MemoryInfo {});
+    assert_eq!((client.used.load(Ordering::Relaxed), client.device.arrays().0), (0, 0));
+}
+
+#[test]
+fn a_level_that_there_is_no_host_memory_for_ends_with_its_mipmapped_array() {
+    let plan = |plan: &mut Plan| plan.host_memory = 4 << 20;
+    let mut client = Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), plan);
+    client.ok(&CreateArray { levels: 4, ..shape(ARRAY, 8, 4, 0) });
+    for event in 1..=4096 {
+        client.send(&CreateEvent { event: EventId(event), flags: 2 });
+    }
+    client.send(&TakeLevel { of: ARRAY, level: 0, array: ArrayId(8) });
+    client.send(&DestroyArray { array: ARRAY });
+    for event in 1..=1000 {
+        client.send(&DestroyEvent { event: EventId(event) });
+    }
+    assert_eq!(client.call(&MemoryInfo {}).1, 2, "refused, and so was the level");
+    // A name that is taken would end the session.
+    client.ok(&shape(ArrayId(8), 8, 4, 0));
+    assert_eq!(client.device.arrays().0, 1);
+}
+
+#[test]
 fn levels_that_cannot_be_end_the_session() {
     let with_levels = || {
         let mut client = Client::new();

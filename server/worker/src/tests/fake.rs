@@ -97,6 +97,7 @@ struct State {
     broken: Option<CudaError>,
     elsewhere: bool,
     fail_stream: bool,
+    fail_level: bool,
     /// Names of the threads that asked for events.
     asked_by: BTreeSet<String>,
 }
@@ -423,6 +424,10 @@ impl Fake {
 
     pub(super) fn reserve_elsewhere(&self) {
         self.state().elsewhere = true;
+    }
+
+    pub(super) fn fail_next_level(&self) {
+        self.state().fail_level = true;
     }
 
     pub(super) fn fail_next_stream(&self) {
@@ -1019,7 +1024,10 @@ impl PlainCalls for Fake {
     }
 
     fn mipmapped_array_get_level(&self, array: MipmappedArray, number: u32) -> CudaResult<Array> {
-        let state = self.state();
+        let mut state = self.state();
+        if std::mem::take(&mut state.fail_level) {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
         let levels = state.mipmapped.get(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
         levels.get(number as usize).copied().ok_or(CudaError::INVALID_VALUE)
     }

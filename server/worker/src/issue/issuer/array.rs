@@ -71,7 +71,10 @@ impl<D: Device> ArrayRequests for Issuer<D> {
 
     fn take_level(&mut self, message: TakeLevel) -> Result<Answer, Fault> {
         let TakeLevel { of, level, array: ArrayId(id) } = message;
-        self.arrays.check_posted(id)?;
+        let posted = self.arrays.check_posted(id);
+        if let Err(Fault::ProtocolViolation(_)) = posted {
+            return posted.map(|()| Answer::Nothing);
+        }
         let device = Arc::clone(&self.shared.device);
         let whole = self.arrays.get_mut(of.0)?;
         let Made::Mipmapped(array, levels, taken) = &mut whole.made else {
@@ -80,8 +83,10 @@ impl<D: Device> ArrayRequests for Issuer<D> {
         let Some(shape) = whole.shape.level(level).filter(|_| level < *levels) else {
             return violation(format!("array {} has {levels} levels, not: {level}", of.0));
         };
-        let level = device.mipmapped_array_get_level(*array, level);
+        // Also one that fails: its name ends with the whole, as the client has it.
         taken.push(id);
+        posted?;
+        let level = device.mipmapped_array_get_level(*array, level);
         let object = level.map(|level| ArrayObject { made: Made::Level(level, of.0), shape, charge: 0 });
         let outcome = object.as_ref().map(|_| Answer::Nothing).map_err(|error| Fault::from(*error));
         self.arrays.bind(id, object);
@@ -90,9 +95,13 @@ impl<D: Device> ArrayRequests for Issuer<D> {
 
     fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
         let ArrayId(id) = message.array;
-        if let Some(object) = self.arrays.remove(id)? {
-            self.allowance.ledger.give(object.charge);
-            self.end_array(id, object)?;
+        match self.arrays.remove(id)? {
+            Some(object) => {
+                self.allowance.ledger.give(object.charge);
+                self.end_array(id, object)?;
+            }
+            // A level that failed does not say of which: its id may be another array's from now on.
+            None => self.arrays.values_mut().for_each(|whole| whole.forget_level(id)),
         }
         Ok(Answer::Nothing)
     }
@@ -125,16 +134,13 @@ impl<D: Device> Issuer<D> {
         match object.made {
             Made::Plain(array) => self.device().array_destroy(array)?,
             Made::Level(_, of) => {
-                if let Ok(ArrayObject { made: Made::Mipmapped(.., taken), .. }) = self.arrays.get_mut(of) {
-                    taken.retain(|level| *level != id);
+                if let Ok(whole) = self.arrays.get_mut(of) {
+                    whole.forget_level(id);
                 }
             }
             Made::Mipmapped(array, _, taken) => {
                 for level in taken {
-                    // One that failed may have ended, and its name with it.
-                    if self.arrays.state(level).is_some() {
-                        drop(self.arrays.remove(level)?);
-                    }
+                    drop(self.arrays.remove(level)?);
                     self.recipes.forget(Object { kind: ObjectKind::Array, id: level });
                 }
                 self.device().mipmapped_array_destroy(array)?;

@@ -34,6 +34,13 @@ impl ArrayObject {
         }
     }
 
+    /// The id is none of its levels' any more.
+    pub(crate) fn forget_level(&mut self, id: u64) {
+        if let Made::Mipmapped(.., taken) = &mut self.made {
+            taken.retain(|level| *level != id);
+        }
+    }
+
     /// The slices that have bytes of their own: those of a mipmapped array are its levels'.
     pub(crate) fn slices(&self) -> usize {
         if self.plain().is_some() { self.shape.slices() } else { 0 }
