@@ -35,6 +35,7 @@ fn unit_names_every_protection_the_page_promises() {
     let unit = unit();
     for line in [
         "User=floe",
+        "StartLimitBurst=5",
         "NoNewPrivileges=yes",
         "CapabilityBoundingSet=",
         "ProtectSystem=strict",
