@@ -15,7 +15,7 @@ use crate::objects::function::FunctionState;
 use crate::objects::module::record::{Look, Source};
 use crate::start::{Origin, Start};
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::Answer;
+use crate::vgpu::connection::{Answer, Connection};
 use crate::vgpu::table::Table;
 use floe_lock::lock;
 
@@ -41,21 +41,6 @@ impl Seen {
     }
 }
 
-/// What is asked for in the same breath as a load.
-#[derive(Debug, Clone, Copy)]
-enum With<'a> {
-    Nothing,
-    Kernel(&'a str),
-    Variable(&'a str),
-}
-
-/// The answer to that, of a kernel with its id.
-enum Also {
-    Nothing,
-    Kernel(u64, Answer),
-    Variable(Answer),
-}
-
 impl Loaded {
     /// Loads an image.
     pub(crate) fn load(
@@ -65,7 +50,8 @@ impl Loaded {
         options: &mut JitOptions,
         seen: Option<&Seen>,
     ) -> CudaResult<Arc<Self>> {
-        Self::load_asking(vgpu, context, image, options, With::Nothing, seen).map(|(loaded, _)| loaded)
+        let ask = |load: &LoadLibrary<'_>| Ok((vgpu.connection.ask(load)?, ()));
+        Self::load_asking(vgpu, context, image, options, seen, ask).map(|(loaded, ())| loaded)
     }
 
     /// Loads an image of a library and asks for a variable in it, for one wait.
@@ -76,10 +62,11 @@ impl Loaded {
         variable: &str,
         seen: Option<&Seen>,
     ) -> CudaResult<Arc<Self>> {
-        let (loaded, also) = Self::load_asking(vgpu, Context::NULL, image, options, With::Variable(variable), seen)?;
-        if let Also::Variable(answer) = also {
-            lock(&loaded.ahead).variables.insert(variable.to_owned(), Coming::Here(answer));
-        }
+        let ask = |load: &LoadLibrary<'_>| {
+            ask_with(&vgpu.connection, load, &FindGlobal { library: load.library, name: variable })
+        };
+        let (loaded, answer) = Self::load_asking(vgpu, Context::NULL, image, options, seen, ask)?;
+        lock(&loaded.ahead).variables.insert(variable.to_owned(), Coming::Here(answer));
         Ok(loaded)
     }
 
@@ -95,22 +82,26 @@ impl Loaded {
         kernel: &str,
         seen: Option<&Seen>,
     ) -> CudaResult<(Arc<Self>, Found)> {
-        let (loaded, also) = Self::load_asking(vgpu, Context::NULL, image, options, With::Kernel(kernel), seen)?;
-        let function = match also {
-            Also::Kernel(id, answer) => loaded.found(known, kernel, id, answer),
-            Also::Nothing | Also::Variable(_) => Err(CudaError::NOT_FOUND),
+        let ask = |load: &LoadLibrary<'_>| {
+            let id = vgpu.next_id();
+            let question = FindKernel { library: load.library, name: kernel, kernel: KernelId(id) };
+            let (answer, found) = ask_with(&vgpu.connection, load, &question)?;
+            Ok((answer, (id, found)))
         };
+        let (loaded, (id, found)) = Self::load_asking(vgpu, Context::NULL, image, options, seen, ask)?;
+        let function = loaded.found(known, kernel, id, found);
         Ok((loaded, function))
     }
 
-    fn load_asking(
+    /// Loads an image by `ask`, which sends the load and may ask for a part of what is loaded; that answer comes with it.
+    fn load_asking<T>(
         vgpu: &Arc<Vgpu>,
         context: Context,
         image: &Image<'_>,
         options: &mut JitOptions,
-        with: With<'_>,
         seen: Option<&Seen>,
-    ) -> CudaResult<(Arc<Self>, Also)> {
+        ask: impl Fn(&LoadLibrary<'_>) -> CudaResult<(Answer, T)>,
+    ) -> CudaResult<(Arc<Self>, T)> {
         vgpu.errors.report()?;
         if let Some(option) = options.unsupported().next() {
             log!(Warn, "a module load with an option that is not supported: CUjit_option {option}");
@@ -122,7 +113,7 @@ impl Loaded {
             let id = vgpu.next_id();
             contents.send(vgpu, id, &missing)?;
             let message = load_message(id, contents.source(), context, options);
-            let (answer, also) = ask_with(vgpu, &message, with)?;
+            let (answer, also) = ask(&message)?;
             if let Some(error) = CudaError::from_code(answer.status) {
                 forget(vgpu, id)?;
                 return Err(refused(error, &answer.detail, options));
@@ -180,21 +171,10 @@ pub(crate) fn log_bytes(options: &JitOptions) -> u32 {
 }
 
 /// Asks for a load, and in the same breath for a part of what is loaded.
-fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, with: With<'_>) -> CudaResult<(Answer, Also)> {
-    let (connection, library) = (&vgpu.connection, load.library);
-    if let With::Nothing = with {
-        return Ok((connection.ask(load)?, Also::Nothing));
-    }
+fn ask_with(connection: &Connection, load: &LoadLibrary<'_>, part: &impl Call) -> CudaResult<(Answer, Answer)> {
     let loading = connection.begin(load)?;
-    let also = match with {
-        With::Nothing => Also::Nothing,
-        With::Kernel(name) => {
-            let id = vgpu.next_id();
-            Also::Kernel(id, connection.ask(&FindKernel { library, name, kernel: KernelId(id) })?)
-        }
-        With::Variable(name) => Also::Variable(connection.ask(&FindGlobal { library, name })?),
-    };
-    Ok((connection.answer(&loading)?, also))
+    let found = connection.ask(part)?;
+    Ok((connection.answer(&loading)?, found))
 }
 
 /// Releases the id of a library that was not loaded.
