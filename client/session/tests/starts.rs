@@ -49,12 +49,22 @@ fn server(says: fn(i32) -> i32) -> Server {
     Server::start(Options { is_far: true, script: Some(Box::new(script)), ..Options::default() })
 }
 
+/// A program with `--far` whose starts are noted in this folder.
+fn far_client(server: &Server, cache: &str) -> &'static Client {
+    client_of(server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", cache)])
+}
+
+/// The kernel `add` of a library that the program brings.
+fn kernel(client: &Client) -> Function {
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap()
+}
+
 /// A program that asks how a kernel fits, as it is and as it sets it.
 fn start(server: &Server, cache: &str, first: impl FnOnce(&Client)) -> &'static Client {
-    let client = client_of(server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", cache)]);
+    let client = far_client(server, cache);
     first(client);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let function = kernel(client);
     let blocks = |function: Function| client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0);
     assert_eq!(blocks(function), Ok(4));
     client.func_set_attribute(function, 8, SHARED).unwrap();
@@ -98,9 +108,8 @@ fn a_walk_through_sizes_of_clusters_waits_once_at_a_first_start() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().display().to_string();
     let server = server(|value| value);
-    let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let client = far_client(&server, &cache);
+    let function = kernel(client);
     let fit = |size: u32| {
         let value = LaunchAttributeValue { words: [u64::from(size) | 1 << 32, 1, 0, 0, 0, 0, 0, 0] };
         let attributes = [LaunchAttribute { id: launch_attribute::CLUSTER_DIMENSION, value, ..Default::default() }];
@@ -136,9 +145,8 @@ fn a_program_that_asks_about_many_clusters_foresees_a_bounded_number() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().display().to_string();
     let server = server(|value| value);
-    let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let client = far_client(&server, &cache);
+    let function = kernel(client);
     let value = LaunchAttributeValue { words: [2 | 1 << 32, 1, 0, 0, 0, 0, 0, 0] };
     let attributes = [LaunchAttribute { id: launch_attribute::CLUSTER_DIMENSION, value, ..Default::default() }];
     for shared_bytes in 0..500 {
@@ -166,9 +174,8 @@ fn the_first_allocations_of_a_first_start_share_a_block_that_nobody_waits_for() 
     const SIZES: [usize; 5] = [20 * MIB, 2 * MIB, 32 * MIB, 32 * MIB, 4 * MIB];
     let run = |cache: &str, memory| {
         let server = Server::start(Options { memory, is_far: true, ..Options::default() });
-        let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", cache)]);
-        let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-        client.library_get_kernel(library, c"add").unwrap();
+        let client = far_client(&server, cache);
+        kernel(client);
         let before = client.statistics().waits_with_context;
         let all = SIZES.map(|bytes| counted(client, |client| client.mem_alloc(bytes)).unwrap());
         let waits = client.statistics().waits_with_context - before;
@@ -197,8 +204,7 @@ fn a_small_allocation_of_a_first_start_leaves_a_large_one_its_room() {
     let run = |far: &'static str, cache: &str, memory| {
         let server = Server::start(Options { memory, is_far: true, ..Options::default() });
         let client = client_of(&server, &[("FLOE_FAR", far), ("XDG_CACHE_HOME", cache)]);
-        let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-        client.library_get_kernel(library, c"add").unwrap();
+        kernel(client);
         client.mem_alloc(1024).unwrap();
         let large = client.mem_alloc(460 * MIB).map(drop);
         client.exiting();
@@ -223,7 +229,7 @@ fn threads_that_begin_at_once_have_memory_of_their_own() {
     let cache = folder.path().display().to_string();
     for round in 0..20 {
         let server = Server::start(Options { memory: 8 << 30, is_far: true, ..Options::default() });
-        let client = client_of(&server, &[("FLOE_FAR", "1"), ("XDG_CACHE_HOME", &cache)]);
+        let client = far_client(&server, &cache);
         let context = client.ctx_get_current().unwrap();
         let work = |thread: usize| {
             client.ctx_set_current(context).unwrap();
