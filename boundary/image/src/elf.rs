@@ -195,8 +195,8 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
     headers.chunks_exact(ELF_HEADER).enumerate().map(section).collect()
 }
 
-/// The target of a cubin that is linked and whose tables lie inside it. Of a file of another version of NVIDIA's it is not known, nor whether code
-/// for more than one device is for a family: such a file counts as one for its device alone.
+/// The target of a linked cubin whose tables lie inside it; `None` for a file of another ABI version. Code for a family of
+/// devices counts as code for one device alone, since what its flags mean is not known.
 pub(crate) fn target(file: &[u8]) -> Option<Target> {
     sections(file).ok().filter(|sections| !sections.is_empty() && u16_at(file, 16) == LINKED)?;
     let [variant, number, ..] = u32_at(file, 48).to_le_bytes();

@@ -1,6 +1,6 @@
 //! Blocks that the last start of a program made at its beginning, asked for before this one allocates (`--far`). Sizes come in; a
-//! block goes out to the allocation that would have made one of its size, and nobody waits. A first start knows no sizes: its first
-//! allocations share one block. What is not wanted soon, or could be
+//! block goes out to the allocation that would have made one of its size, and nobody waits. A first start knows
+//! no sizes: its first allocations share one block. What is not wanted soon, or could be
 //! wanted by others, goes back to the server.
 
 use std::collections::BTreeSet;
