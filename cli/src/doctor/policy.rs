@@ -26,6 +26,10 @@ fn of_settings() -> Result<Option<PathBuf>, String> {
 
 fn judge(path: &Path) -> Finding {
     match Policy::read(path) {
+        Ok(policy) if policy.limits_hosts() && !has_groups(&controllers()) => {
+            let words = "host-memory, processors and tasks need control groups of version 2 with memory, cpu and pids";
+            (Weight::Wrong, "policy", format!("{}: {words}, and this machine has none", path.display()))
+        }
         Ok(policy) => {
             let (users, groups) = policy.count();
             let others = if policy.has_default() { "others have [default]" } else { "others are refused" };
@@ -33,6 +37,16 @@ fn judge(path: &Path) -> Finding {
         }
         Err(error) => (Weight::Wrong, "policy", error.to_string().replace('\n', "\n       ")),
     }
+}
+
+/// The controllers of this machine's control groups of version 2; none where there are no such groups.
+fn controllers() -> String {
+    std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default()
+}
+
+/// Whether these are all that users' limits need.
+fn has_groups(controllers: &str) -> bool {
+    ["memory", "cpu", "pids"].iter().all(|needed| controllers.split_whitespace().any(|one| one == *needed))
 }
 
 #[cfg(test)]
@@ -47,6 +61,10 @@ mod tests {
         let found = findings(Some(&path));
         let expected = format!("{}: 2 users, 1 groups, others are refused", path.display());
         assert_eq!(found, [(Weight::Good, "policy", expected)]);
+        std::fs::write(&path, "[users.alice]\ntasks = 100\n").expect("written");
+        let expected = if has_groups(&controllers()) { Weight::Good } else { Weight::Wrong };
+        assert_eq!(findings(Some(&path))[0].0, expected);
+        assert!(has_groups("cpuset cpu io memory pids\n") && !has_groups("cpuset cpu io memory\n") && !has_groups(""));
         std::fs::write(&path, "[users.alice]\nshares = 1\n").expect("written");
         let [(Weight::Wrong, "policy", words)] = &findings(Some(&path))[..] else { panic!("it is wrong") };
         assert!(words.contains("policy.toml:2: unknown field shares"), "{words}");

@@ -163,6 +163,11 @@ pub enum DaemonError {
         /// Why not.
         reason: String,
     },
+    /// Users' workers cannot be limited together.
+    #[error(
+        "the policy limits host-memory, processors or tasks: {0}\n  docs/guide/users.md says what it needs, or leave these keys away"
+    )]
+    Groups(String),
     /// The launcher has ended, and all workers with it.
     #[error("the launcher of workers has ended, and all sessions with it\n  start the server again")]
     Launcher,

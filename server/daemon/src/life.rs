@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,7 @@ use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
 use crate::usage::{figures, second_look, warden};
 use crate::workers::dialer::Dialer;
+use crate::workers::groups::Groups;
 use crate::workers::launcher::{Launcher, rights};
 use crate::workers::moves::registry::Moves;
 use crate::workers::mps::Mps;
@@ -57,10 +58,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// [`DaemonError`] when it cannot start or can no longer wait for connections.
 pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     lines::start(settings.log_format, settings.values.log_level);
-    let signal = signals(&[SIGTERM, SIGINT])?;
-    let reload = reload_signal(settings)?;
-    let served = settings.until_exit_of.map(watch).transpose()?;
-    let folder = served.is_some().then(private_folder).transpose()?;
+    let (signal, reload) = (signals(&[SIGTERM, SIGINT])?, reload_signal(settings)?);
+    let (served, folder) = private(settings)?;
     let token = token(settings)?;
     let user_tokens = UserTokens::open(settings.tokens())?;
     say_what_is_unusual(settings, served.is_none());
@@ -71,6 +70,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     user_tokens.read()?;
     let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if served.is_some() { None } else { say_what_protects(settings, &probe.library)? };
+    let users = Users::new(settings.policy().cloned(), &offered)?;
     let sessions = Table::new(sessions(&probe, &offered, settings.suspended_memory));
     let server = Arc::new(Server {
         telemetry: Telemetry::new(&probe.kind),
@@ -79,7 +79,8 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
         cupti: settings.cupti.clone(),
-        users: Users::new(settings.policy().cloned(), &offered)?,
+        groups: groups(&users, launcher.as_ref())?,
+        users,
         mps: settings.values.mps.then(|| Mps::start(&settings.worker, &probe.kind)).transpose()?,
         launcher,
         probe,
@@ -180,6 +181,12 @@ fn close(doors: Doors) {
     drop(doors);
 }
 
+/// Takes over the control group that this process is in, if the policy limits what users' workers take of this machine.
+fn groups(users: &Users, launcher: Option<&Launcher>) -> Result<Option<Arc<Groups>>, DaemonError> {
+    let others: Vec<u32> = launcher.map(Launcher::process).into_iter().collect();
+    users.limits_hosts().then(|| Groups::take_over(&others).map_err(DaemonError::Groups)).transpose()
+}
+
 /// The servers that have NCCL's connections: this one, reached by its own socket, and those that were named.
 fn for_nccl(settings: &Settings, listeners: &[Listener]) -> Vec<Address> {
     let Some(path) = &settings.nccl else { return Vec::new() };
@@ -241,8 +248,14 @@ fn signals(wanted: &[i32]) -> Result<UnixStream, DaemonError> {
     prepare().map_err(failed)
 }
 
+/// Of a private daemon the end of the process that it serves, and the folder of its socket.
+fn private(settings: &Settings) -> Result<(Option<OwnedFd>, Option<TempDir>), DaemonError> {
+    let Some(process) = settings.until_exit_of else { return Ok((None, None)) };
+    Ok((Some(watch(process)?), Some(private_folder()?)))
+}
+
 /// A descriptor that becomes readable when a process ends.
-fn watch(process: i32) -> Result<std::os::fd::OwnedFd, DaemonError> {
+fn watch(process: i32) -> Result<OwnedFd, DaemonError> {
     let none = || DaemonError::system("cannot watch the served process")(std::io::ErrorKind::InvalidInput.into());
     let process = Pid::from_raw(process).ok_or_else(none)?;
     pidfd_open(process, PidfdFlags::empty())

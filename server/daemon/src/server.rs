@@ -24,6 +24,7 @@ use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
 use crate::workers::dialer::Dialer;
+use crate::workers::groups::{Groups, Limited};
 use crate::workers::launcher::Launcher;
 use crate::workers::launcher::leases::{Lease, NoId};
 use crate::workers::moves::registry::Moves;
@@ -77,6 +78,8 @@ pub(crate) struct Server {
     pub(crate) fixed_addresses: bool,
     /// Starts workers, where they run as users of their own.
     pub(crate) launcher: Option<Launcher>,
+    /// Control groups, where the policy limits what users' workers take of this machine.
+    pub(crate) groups: Option<Arc<Groups>>,
     /// NVIDIA's MPS, where sessions of a GPU compute side by side.
     pub(crate) mps: Option<Mps>,
     pub(crate) session_limits: SessionLimits,
@@ -152,6 +155,13 @@ impl Server {
     /// [`NoId`]: other users' workers have all.
     pub(crate) fn lease(&self, source: Source) -> Result<Option<Lease>, NoId> {
         self.launcher.as_ref().map(|launcher| launcher.lease(source.name())).transpose()
+    }
+
+    /// The limits of this peer's user, under which its workers run; `None`: there are none.
+    pub(crate) fn limited(&self, source: Source) -> Option<Limited<'_>> {
+        let (groups, user) = (self.groups.as_ref()?, source.name()?);
+        let limits = self.users.rights(user)?.host;
+        limits.are_any().then_some(Limited { groups, user, limits })
     }
 
     /// The table of sessions.

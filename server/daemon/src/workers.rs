@@ -5,8 +5,8 @@
 mod broker;
 pub(crate) mod dialer;
 pub(crate) mod driver_settings;
+pub(crate) mod groups;
 pub(crate) mod launcher;
-mod lines;
 pub(crate) mod moves;
 pub(crate) mod mps;
 mod outbox;

@@ -5,6 +5,7 @@
 
 mod audit;
 mod file;
+mod limits;
 mod name;
 mod policy;
 mod rights;
@@ -12,6 +13,7 @@ mod tokens;
 
 pub use audit::{Audit, Event, Whose};
 pub use file::FileError;
+pub use limits::HostLimits;
 pub use name::{Name, NotAName};
 pub use policy::Policy;
 pub use rights::{Denial, Held, Rights, Wish};

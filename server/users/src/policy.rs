@@ -10,8 +10,14 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::file::{self, FileError};
+use crate::limits::HostLimits;
 use crate::name::Name;
 use crate::rights::Rights;
+
+/// A worker takes this much before its program has anything.
+const LEAST_HOST_MEMORY: u64 = 256 << 20;
+/// A worker has some tens of threads.
+const LEAST_TASKS: u32 = 64;
 
 /// A policy as its file has it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -36,6 +42,9 @@ struct Row {
     weight: Option<Weight>,
     sessions: Option<usize>,
     time: Option<Life>,
+    host_memory: Option<HostBytes>,
+    processors: Option<Processors>,
+    tasks: Option<Tasks>,
     may_migrate: Option<bool>,
     may_see_others: Option<bool>,
 }
@@ -43,6 +52,18 @@ struct Row {
 /// Bytes, as a number or as people write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bytes(u64);
+
+/// Bytes of host memory of all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HostBytes(u64);
+
+/// Thousandths of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Processors(u32);
+
+/// Processes and threads of all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tasks(u32);
 
 /// Thousandths of a GPU's time, as people write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +93,32 @@ impl<'de> Deserialize<'de> for Bytes {
             Ok(Written::Text(text)) => floe_size::bytes(&text).map(Self).ok_or_else(|| serde::de::Error::custom(FORM)),
             Err(_) => Err(serde::de::Error::custom(FORM)),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for HostBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Bytes(bytes) = Bytes::deserialize(deserializer)?;
+        if bytes < LEAST_HOST_MEMORY {
+            return Err(serde::de::Error::custom("too little host memory for a worker: write 256M or more"));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for Processors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wrong = || serde::de::Error::custom("not a number of processors: write 0.1 to 65536, as 4 or 2.5");
+        let number = f64::deserialize(deserializer).ok().filter(|number| (0.1..=65_536.0).contains(number));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 100 and 65,536,000")]
+        number.map(|number| Self((number * 1000.0).round() as u32)).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tasks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u32::deserialize(deserializer).ok().filter(|number| (LEAST_TASKS..=4_194_304).contains(number));
+        number.map(Self).ok_or_else(|| serde::de::Error::custom("not a number of tasks: write 64 to 4194304"))
     }
 }
 
@@ -141,6 +188,11 @@ impl Policy {
             weight: pick(own, groups, default, |row| row.weight, Ord::max).map_or(1, |weight| weight.0),
             sessions: pick(own, groups, default, |row| row.sessions, Ord::max),
             time: pick(own, groups, default, |row| row.time, Ord::max).map(|life| life.0),
+            host: HostLimits {
+                memory: pick(own, groups, default, |row| row.host_memory, Ord::max).map(|bytes| bytes.0),
+                processors: pick(own, groups, default, |row| row.processors, Ord::max).map(|number| number.0),
+                tasks: pick(own, groups, default, |row| row.tasks, Ord::max).map(|number| number.0),
+            },
             may_migrate: pick(own, groups, default, |row| row.may_migrate, |one, other| one || other) == Some(true),
             may_see_others: pick(own, groups, default, |row| row.may_see_others, |one, other| one || other)
                 == Some(true),
@@ -158,6 +210,13 @@ impl Policy {
     #[must_use]
     pub fn has_default(&self) -> bool {
         self.default.is_some()
+    }
+
+    /// Whether it limits what anybody's workers take of the server's machine.
+    #[must_use]
+    pub fn limits_hosts(&self) -> bool {
+        let mut rows = self.default.iter().chain(self.groups.values()).chain(self.users.values());
+        rows.any(|row| row.host_memory.is_some() || row.processors.is_some() || row.tasks.is_some())
     }
 
     /// The GPUs that it names and that are not among `offered`.
@@ -203,6 +262,7 @@ members = ["alice", "bob"]
 gpus = [1]
 memory = "8G"
 time = "12h"
+host-memory = "4G"
 may-migrate = true
 
 [groups.staff]
@@ -216,6 +276,7 @@ sessions = 4
 memory = "16G"
 share = "50%"
 weight = 3
+processors = 2.5
 "#;
 
     fn parse(text: &str) -> Result<Policy, String> {
@@ -236,6 +297,7 @@ weight = 3
             weight: 3,
             sessions: Some(4),
             time: Some(Duration::from_secs(12 * 3600)),
+            host: HostLimits { memory: Some(4 << 30), processors: Some(2500), tasks: None },
             may_migrate: true,
             may_see_others: false,
         };
@@ -267,6 +329,12 @@ weight = 3
             ("[users.alice]\nmemory = -1\n", 2, "not a size"),
             ("[users.alice]\ntime = \"0s\"\n", 2, "not a time"),
             ("[users.alice]\ntime = 5\n", 2, "not a time"),
+            ("[users.alice]\nhost-memory = \"1M\"\n", 2, "too little host memory"),
+            ("[users.alice]\nhost-memory = \"x\"\n", 2, "not a size"),
+            ("[users.alice]\nprocessors = 0\n", 2, "not a number of processors"),
+            ("[users.alice]\nprocessors = nan\n", 2, "not a number of processors"),
+            ("[users.alice]\nprocessors = \"2\"\n", 2, "not a number of processors"),
+            ("[users.alice]\ntasks = 1\n", 2, "not a number of tasks"),
             ("[users.alice]\nsessions = -1\n", 2, "invalid value"),
             ("[users.alice]\nmembers = []\n", 2, "only a group has members"),
             ("[default]\nmembers = []\n", 2, "only a group has members"),
@@ -287,6 +355,7 @@ weight = 3
         let policy = parse(TEXT).expect("a policy");
         assert_eq!(policy.unknown_gpus(&[0, 1]), [2].into());
         assert_eq!((policy.count(), policy.has_default()), ((2, 2), true));
+        assert!(policy.limits_hosts() && !parse("[users.alice]\nmemory = \"8G\"\n").expect("a policy").limits_hosts());
     }
 
     proptest! {

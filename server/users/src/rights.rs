@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::limits::HostLimits;
 use crate::name::Name;
 
 /// What one user may have. `None` is no limit beside the server's own.
@@ -22,6 +23,8 @@ pub struct Rights {
     pub sessions: Option<usize>,
     /// A session's longest life.
     pub time: Option<Duration>,
+    /// What all its workers together may take of the server's machine.
+    pub host: HostLimits,
     /// Whether own sessions may be moved, suspended and resumed.
     pub may_migrate: bool,
     /// Whether all sessions are shown.
@@ -121,6 +124,7 @@ impl Rights {
         weight: 1,
         sessions: None,
         time: None,
+        host: HostLimits::NONE,
         may_migrate: true,
         may_see_others: false,
     };

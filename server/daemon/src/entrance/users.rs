@@ -20,6 +20,8 @@ pub(crate) struct Users {
     path: Option<PathBuf>,
     /// `None`: there is no policy.
     policy: Mutex<Option<Arc<Policy>>>,
+    /// Whether a policy may limit what users' workers take of this machine: one at the start did.
+    limits_hosts: bool,
 }
 
 impl Users {
@@ -32,19 +34,31 @@ impl Users {
         if let (Some(policy), Some(path)) = (&policy, &path) {
             log(format_args!("policy: {}: {}", path.display(), words(policy, offered)));
         }
-        Ok(Self { path, policy: Mutex::new(policy.map(Arc::new)) })
+        let limits_hosts = policy.as_ref().is_some_and(Policy::limits_hosts);
+        Ok(Self { path, policy: Mutex::new(policy.map(Arc::new)), limits_hosts })
     }
 
     /// Reads the file again. A broken one changes nothing.
     pub(crate) fn reload(&self, offered: &[u32]) {
         let Some(path) = &self.path else { return };
         match Policy::read(path) {
+            Ok(policy) if policy.limits_hosts() && !self.limits_hosts => {
+                warn(format_args!(
+                    "the policy stays as it was: host-memory, processors and tasks count from a start with them on: {}",
+                    path.display()
+                ));
+            }
             Ok(policy) => {
                 log(format_args!("policy read again: {}: {}", path.display(), words(&policy, offered)));
                 *lock(&self.policy) = Some(Arc::new(policy));
             }
             Err(error) => warn(format_args!("the policy stays as it was: {error}")),
         }
+    }
+
+    /// Whether users' workers have limits together.
+    pub(crate) fn limits_hosts(&self) -> bool {
+        self.limits_hosts
     }
 
     fn policy(&self) -> Option<Arc<Policy>> {
@@ -162,6 +176,23 @@ mod tests {
         write("");
         users.reload(&[0]);
         assert_eq!(users.rights(name("alice")), None);
+    }
+
+    #[test]
+    fn limits_of_this_machine_need_a_start_with_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        write("[users.alice]\n");
+        let users = Users::new(Some(path.clone()), &[0]).expect("a policy");
+        assert!(!users.limits_hosts());
+        write("[users.alice]\ntasks = 100\n");
+        users.reload(&[0]);
+        assert_eq!(users.rights(name("alice")).map(|rights| rights.host), Some(floe_users::HostLimits::NONE));
+        let users = Users::new(Some(path.clone()), &[0]).expect("a policy");
+        write("[users.alice]\ntasks = 200\n");
+        users.reload(&[0]);
+        assert_eq!(users.rights(name("alice")).and_then(|rights| rights.host.tasks), Some(200));
     }
 
     #[test]

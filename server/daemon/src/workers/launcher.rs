@@ -99,6 +99,11 @@ impl Launcher {
         self.process.as_fd()
     }
 
+    /// Its process id.
+    pub(crate) fn process(&self) -> u32 {
+        lock(&self.child).id()
+    }
+
     /// Starts a worker.
     ///
     /// # Errors

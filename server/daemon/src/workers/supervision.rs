@@ -4,6 +4,7 @@
 //! process with the same id.
 
 mod before_kill;
+mod lines;
 mod process;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,13 +20,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::before_kill::Before;
 pub(crate) use self::before_kill::BeforeKill;
+use self::lines::{Line, Lines};
 use self::process::Handle;
 pub(crate) use self::process::Process;
-use super::lines::{Line, Lines};
+use super::groups::{Limited, Membership};
 use crate::error::DaemonError;
 
 /// A worker's time to end after it has said that it ends, or should have.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// Why a worker has ended that the kernel has killed.
+const SHORT: &str = "the host memory of its user's workers is used up (host-memory of the policy)";
 /// The most bytes of a report. The longest one says why a session ended, in at most a log line's bytes.
 const REPORT_BYTES: usize = 64 << 10;
 /// Bytes of a line for the log.
@@ -111,6 +115,8 @@ pub(crate) struct End {
 pub(crate) struct Worker {
     process: Process,
     ender: Ender,
+    /// Its place in its user's control group, which is left behind its end.
+    membership: Option<Membership>,
 }
 
 impl Drop for Worker {
@@ -128,7 +134,7 @@ impl Worker {
         match process.handle() {
             Ok(handle) => {
                 let ender = Ender::with(handle, process.id(), before);
-                Ok(Self { process, ender })
+                Ok(Self { process, ender, membership: None })
             }
             Err(error) => {
                 process.kill();
@@ -136,6 +142,17 @@ impl Worker {
                 Err(error)
             }
         }
+    }
+
+    /// Puts it under its user's limits.
+    ///
+    /// # Errors
+    /// The system's. The worker then has ended.
+    pub(crate) fn within(mut self, limited: Limited<'_>) -> Result<Self, DaemonError> {
+        let entered = limited.groups.enter(limited.user, limited.limits, self.id());
+        let refused = DaemonError::system("cannot put a worker under its user's limits");
+        self.membership = Some(entered.map_err(refused)?);
+        Ok(self)
     }
 
     /// Its process id.
@@ -165,9 +182,16 @@ impl Worker {
         self.ender.await_end_of_work();
         match self.process.wait() {
             Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None },
+            Ok(_) if voice.failure.is_none() && self.ran_short() => {
+                End { kind: SessionEnd::Failed, why: Some(SHORT.to_owned()) }
+            }
             Ok(status) => voice.end(status),
             Err(error) => End { kind: SessionEnd::Failed, why: Some(format!("not known: {error}")) },
         }
+    }
+
+    fn ran_short(&self) -> bool {
+        self.membership.as_ref().is_some_and(Membership::ran_short)
     }
 
     /// Reads its output until its process has ended and all has been read.

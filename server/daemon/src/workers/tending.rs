@@ -150,7 +150,8 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         mps: server.mps.as_ref(),
         launcher: server.launcher.as_ref(),
     };
-    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, arrives };
+    let limited = server.limited(conditions.source);
+    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, limited, arrives };
     let seat = row.seat().clone();
     let worker = match worker_process::start(&place, &posting, lease, worker_end) {
         Ok(worker) => worker,

@@ -12,6 +12,7 @@ use floe_settings::{CPU_DEVICE, Setting};
 use floe_worker::STANDS_VARIABLE;
 use floe_worker::contract::{Arrival, Asks, Demand, TASK_VARIABLE, Task};
 
+use super::groups::Limited;
 use super::launcher::Launcher;
 use super::launcher::leases::Lease;
 use super::mps::Mps;
@@ -80,6 +81,8 @@ pub(crate) struct Posting<'a> {
     /// Whether the worker must ask before it takes device memory.
     pub(crate) asks: Asks,
     pub(crate) conditions: &'a Conditions,
+    /// The limits that it shares with its user's others.
+    pub(crate) limited: Option<Limited<'a>>,
     /// The move by which the session comes to it.
     pub(crate) arrives: Option<Arrival>,
 }
@@ -106,7 +109,12 @@ pub(crate) fn start(
             Process::Own(command.spawn().map_err(failed)?)
         }
     };
-    Worker::of(process, place.mps.map(Mps::control))
+    let worker = Worker::of(process, place.mps.map(Mps::control))?;
+    // Nobody has given it a connection yet, so nobody else's work has run in it.
+    match posting.limited {
+        Some(limited) => worker.within(limited),
+        None => Ok(worker),
+    }
 }
 
 /// What a worker is told of its session.

@@ -16,6 +16,10 @@ pub(crate) fn obstacle(ids: Ids, (user, group): (u32, u32)) -> Option<String> {
     if !has.contains(NEEDED) {
         return Some("floed has to be started by root, or with CAP_SETUID, CAP_SETGID and CAP_KILL".to_owned());
     }
+    if user == 0 {
+        let what = "make the user that it then becomes (useradd --system floe), or name another with --user";
+        return Some(format!("the server stays root's, who can trace every worker: {what}"));
+    }
     if let Some(own) = [user, group].into_iter().find(|own| ids.all().any(|id| id == *own)) {
         return Some(format!("{own} is the server's own id"));
     }
@@ -67,6 +71,7 @@ mod tests {
             return;
         }
         assert_eq!(obstacle(ids, (1, 1)), None);
+        assert!(obstacle(ids, (0, 0)).is_some_and(|why| why.starts_with("the server stays root's")));
         for own in [(4_000_000_001, 1), (1, 4_000_000_001)] {
             assert_eq!(obstacle(ids, own).as_deref(), Some("4000000001 is the server's own id"));
         }
