@@ -7,10 +7,13 @@ use crate::error::ImageError;
 
 /// First four bytes of an ELF file, little endian.
 pub(crate) const ELF_MAGIC: u32 = 0x464C_457F;
-/// `ELFOSABI_CUDA`, and the version of it in which the header's flags are known (nvcc 13).
+/// `ELFOSABI_CUDA`, and the version of it in which the header's flags are known (nvcc 13; nvcc 12 from sm_100 on).
 const CUDA_ABI: [u8; 2] = [65, 8];
 /// The low byte of the flags of code for every later device of its major number, too (nvcc 13).
 const GENERIC: u8 = 4;
+/// The same of older compilers (nvcc 11 and 12), with the second byte of the flags of such code.
+const OLD_ABI: [u8; 2] = [51, 7];
+const OLD_GENERIC: u8 = 5;
 /// `ET_EXEC`: linked code, which a driver loads as it is.
 const LINKED: u16 = 2;
 /// Bytes of an ELF file's header.
@@ -199,9 +202,14 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
 /// devices counts as code for one device alone, since what its flags mean is not known.
 pub(crate) fn target(file: &[u8]) -> Option<Target> {
     sections(file).ok().filter(|sections| !sections.is_empty() && u16_at(file, 16) == LINKED)?;
-    let [variant, number, ..] = u32_at(file, 48).to_le_bytes();
-    let variant = if variant == GENERIC { Variant::Generic } else { Variant::Architecture };
-    (file.get(7..9)? == CUDA_ABI).then_some(Target { number: number.into(), variant })
+    let [first, second, ..] = u32_at(file, 48).to_le_bytes();
+    let (number, is_generic) = match *file.get(7..9)?.first_chunk()? {
+        CUDA_ABI => (second, first == GENERIC),
+        OLD_ABI => (first, second == OLD_GENERIC),
+        _ => return None,
+    };
+    let variant = if is_generic { Variant::Generic } else { Variant::Architecture };
+    Some(Target { number: number.into(), variant })
 }
 
 /// Bytes of all segments of a cubin in memory; `None` where they leave 64 bits.

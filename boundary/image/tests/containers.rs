@@ -334,6 +334,15 @@ fn a_cubin_is_certain_for_devices_that_run_it() {
     // Later devices of its family run it, which its header does not tell.
     assert_eq!(runs(&family), [false, false, false, true, false]);
     assert_eq!([Takes::Ptx(H200), Takes::Anything].map(|device| certain(&generic, device)), [false; 2]);
+    // As older compilers write it: in general, and for one device (nvcc 12: 0x5a055a and 0x5a0d5a).
+    let old = |flags: u32| {
+        let mut code = generic.clone();
+        code[7..9].copy_from_slice(&[51, 7]);
+        code[48..52].copy_from_slice(&flags.to_le_bytes());
+        code
+    };
+    assert_eq!(runs(&old(0x5a_055a)), [false, true, true, false, false]);
+    assert_eq!(runs(&old(0x5a_0d5a)), [false, true, false, false, false]);
     // Another version of the file, half of one, and something else.
     let mut other = generic.clone();
     other[8] = 7;

@@ -275,3 +275,25 @@ fn what_is_not_brought_goes_back_when_memory_is_wanted() {
     assert_eq!(second[3..5], ["LoadLibrary", "FindKernel"]);
     assert!(!first.contains(&"UnloadLibrary"), "{first:?}");
 }
+
+#[test]
+fn what_is_small_is_sent_far_without_asking_and_what_is_large_is_asked_for() {
+    let loads = |far: &str, more: usize| {
+        let (folder, far) = (tempfile::tempdir().unwrap(), far.to_owned());
+        let cache = folder.path().display().to_string();
+        // A thread has one current context, whatever client it is of.
+        let run = move || {
+            let server = Server::start(Options { is_far: true, ..Options::default() });
+            let client = client_of(&server, &[("FLOE_FAR", &far), ("XDG_CACHE_HOME", &cache)]);
+            let mut image = ptx();
+            image.containers[0].to_mut().extend(std::iter::repeat_n(b'\n', more));
+            let library = client.library_load_data(image, &mut JitOptions::none()).unwrap();
+            client.library_get_kernel(library, c"add").unwrap();
+            server.count("LoadLibrary")
+        };
+        std::thread::spawn(run).join().unwrap()
+    };
+    assert_eq!(loads("1", 0), 1);
+    assert_eq!(loads("1", 5 << 20), 2, "it is not sent to a server that may have it");
+    assert_eq!(loads("0", 0), 2, "near, a question costs less than the bytes");
+}

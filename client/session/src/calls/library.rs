@@ -11,6 +11,7 @@ use floe_image::{Limits, Takes};
 use floe_surface::{Image, JitOptions, LibraryCalls};
 
 use crate::client::Client;
+use crate::log::log;
 use crate::objects::device::DeviceState;
 use crate::objects::kernel::KernelState;
 use crate::objects::library::LibraryState;
@@ -61,7 +62,14 @@ impl Client {
         let wishes = options.plain().next().is_some() || options.unsupported().next().is_some();
         let logs = options.info_capacity() > 0 || options.error_capacity() > 0;
         let certain = || image.kept_for(&[vgpu.takes], &Limits::default()).certain;
-        Ok(!wishes && !logs && !self.settings()?.eager_loading && certain())
+        let why = match self.settings()?.eager_loading {
+            true => "that is the setting",
+            false if wishes || logs => "the program names options",
+            false if !certain() => "it may need a compiler",
+            false => return Ok(true),
+        };
+        log!(Debug, "a library is loaded at once, not with its first kernel: {} bytes: {why}", image.size());
+        Ok(false)
     }
 }
 

@@ -8,6 +8,10 @@ use floe_wire::{Content, LibraryId, LibraryPart, PIECE_BYTES};
 use crate::objects::module::record::Source;
 use crate::vgpu::Vgpu;
 
+/// Contents of at most so many bytes are sent to a server far away (`--far`) without asking whether it has them: the question takes
+/// longer than they do.
+const UNASKED_BYTES: u64 = 4 << 20;
+
 /// The contents of a source, as the server gets them.
 pub(crate) fn names_of(source: &Source) -> Vec<Content<'_>> {
     source.contents.iter().map(|(hash, bytes)| Content { hash, bytes: *bytes }).collect()
@@ -55,6 +59,15 @@ impl<'a> Contents<'a> {
     /// Their number.
     pub(crate) fn count(&self) -> usize {
         self.source.contents.len()
+    }
+
+    /// Those, by index, that are sent without asking.
+    pub(crate) fn unasked(&self, vgpu: &Vgpu) -> Vec<u32> {
+        if vgpu.far.is_on() && self.kept.size() <= UNASKED_BYTES {
+            (0..).take(self.count()).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Posts the bytes of those that are wanted, by index, for a library that is to be loaded.

@@ -108,7 +108,7 @@ impl Loaded {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let contents = Contents::of(image, vgpu);
-        let mut missing = Vec::new();
+        let mut missing = contents.unasked(vgpu);
         for _ in 0..MOST_ROUNDS {
             let id = vgpu.next_id();
             contents.send(vgpu, id, &missing)?;
