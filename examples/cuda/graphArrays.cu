@@ -150,6 +150,13 @@ struct Boxes {
     }
 };
 
+// NVIDIA's driver changes only one-dimensional copies of an executable graph, and refuses others in this way.
+static bool is_changed(cudaError_t status, cudaError_t refusal) {
+    if (status != refusal) CHECK(status);
+    cudaGetLastError();
+    return status == cudaSuccess;
+}
+
 static void added(Verdict &verdict) {
     const Box box{{2, 1, 0}, {0, 3, 2}, {5, 4, 3}}, other{{0, 0, 1}, {6, 1, 1}, {6, 2, 4}};
     Boxes boxes;
@@ -173,13 +180,13 @@ static void added(Verdict &verdict) {
     boxes.launch(verdict, exec, box, "boxes as they were added");
     boxes.launch(verdict, exec, box, "the same again");
     const auto moved = boxes.between(other);
-    CHECK(cudaGraphExecMemcpyNodeSetParams(exec, node, &moved));
-    boxes.launch(verdict, exec, other, "a box that was changed in the executable graph");
+    if (is_changed(cudaGraphExecMemcpyNodeSetParams(exec, node, &moved), cudaErrorInvalidValue))
+        boxes.launch(verdict, exec, other, "a box that was changed in the executable graph");
     cudaGraphExecUpdateResultInfo info{};
     CHECK(cudaGraphExecUpdate(exec, graph, &info));
     boxes.launch(verdict, exec, box, "updated to what it was");
-    CHECK(cudaGraphExecUpdate(exec, changed, &info));
-    boxes.launch(verdict, exec, other, "updated to another graph");
+    if (is_changed(cudaGraphExecUpdate(exec, changed, &info), cudaErrorGraphExecUpdateFailure))
+        boxes.launch(verdict, exec, other, "updated to another graph");
     CHECK(cudaGraphAddChildGraphNode(&none, parent, nullptr, 0, graph));
     CHECK(cudaGraphInstantiate(&inner, parent, 0));
     boxes.launch(verdict, inner, box, "in a child graph");

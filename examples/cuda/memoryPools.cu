@@ -62,8 +62,12 @@ static void defaults(Verdict &verdict) {
     CHECK(cudaMallocAsync(&data, count * sizeof(int), nullptr));
     verdict.expect(attribute(own, cudaMemPoolAttrUsedMemCurrent) >= count * sizeof(int),
                    "plain allocations come from the current pool");
+    verdict.expect(attribute(own, cudaMemPoolAttrReservedMemCurrent) >= count * sizeof(int), "which are reserved");
     CHECK(cudaFreeAsync(data, nullptr));
     CHECK(cudaStreamSynchronize(nullptr));
+    verdict.expect(attribute(own, cudaMemPoolAttrReservedMemCurrent) == 0 &&
+                       attribute(own, cudaMemPoolAttrReservedMemHigh) >= count * sizeof(int),
+                   "until they are freed and waited for");
     CHECK(cudaDeviceSetMemPool(0, standard));
     CHECK(cudaMemPoolDestroy(own));
 }

@@ -68,6 +68,8 @@ pub(crate) struct Vgpu {
     pub(crate) errors: Arc<Errors>,
     /// What the program has not waited for.
     pub(crate) far: Far,
+    /// Synchronizations of the program.
+    waits: AtomicU64,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) lent: Arc<LentRanges>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
@@ -139,6 +141,7 @@ impl Vgpu {
             order,
             errors,
             far: Far::default(),
+            waits: AtomicU64::new(0),
             statistics,
             lent: Arc::default(),
             blocks: Mutex::new(Blocks::new(window.start..managed, granularity)),
@@ -195,6 +198,17 @@ impl Vgpu {
     /// Calls, and reads the reply's fields with `read`.
     pub(crate) fn call<M: Call>(&self, message: &M) -> CudaResult<Answer> {
         self.connection.call(message).map(|(answer, _)| answer)
+    }
+
+    /// The program has synchronized with a stream, an event or the device.
+    pub(crate) fn note_wait(self: &Arc<Self>) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.open_after_wait();
+    }
+
+    /// How often it has.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// Waits for all work of all streams.

@@ -3,7 +3,7 @@
 
 mod scripted;
 
-use floe_abi::{CudaError, Stream};
+use floe_abi::{CudaError, Device, Stream, pool_attribute};
 use floe_surface::*;
 use scripted::*;
 
@@ -128,4 +128,42 @@ fn a_reset_empties_the_pools() {
     client.mem_alloc_async(5000, Stream::LEGACY).unwrap();
     client.device_primary_ctx_reset(Device(0)).unwrap();
     assert_eq!(client.mem_pool_get_attribute(pool, ask::USED_MEM_CURRENT), Ok(0));
+}
+
+/// As on a GPU (docs/facts/device-memory.md): in steps of 32 MiB, until the program synchronizes.
+#[test]
+fn a_pool_says_what_a_driver_would_reserve() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let pool = client.device_get_default_mem_pool(Device(0)).unwrap();
+    let stream = client.stream_create(0).unwrap();
+    let says = |attribute: u32| client.mem_pool_get_attribute(pool, attribute).unwrap() >> 10;
+    let all = || {
+        [
+            pool_attribute::USED_MEM_CURRENT,
+            pool_attribute::USED_MEM_HIGH,
+            pool_attribute::RESERVED_MEM_CURRENT,
+            pool_attribute::RESERVED_MEM_HIGH,
+        ]
+        .map(says)
+    };
+    let at = client.mem_alloc_async(1 << 20, stream).unwrap();
+    assert_eq!(all(), [1024, 1024, 32 << 10, 32 << 10]);
+    client.mem_free_async(at, stream).unwrap();
+    assert_eq!(all(), [0, 1024, 32 << 10, 32 << 10]);
+    client.mem_pool_trim_to(pool, 0).unwrap();
+    assert_eq!(says(pool_attribute::RESERVED_MEM_CURRENT), 32 << 10, "it may be in use");
+    client.stream_synchronize(stream).unwrap();
+    assert_eq!(all(), [0, 1024, 0, 32 << 10]);
+    for attribute in [pool_attribute::USED_MEM_HIGH, pool_attribute::RESERVED_MEM_HIGH] {
+        assert_eq!(client.mem_pool_set_attribute(pool, attribute, 1), Err(CudaError::INVALID_VALUE));
+        client.mem_pool_set_attribute(pool, attribute, 0).unwrap();
+    }
+    client.mem_pool_set_attribute(pool, pool_attribute::RELEASE_THRESHOLD, u64::MAX).unwrap();
+    let at = client.mem_alloc_async(40 << 20, stream).unwrap();
+    client.mem_free_async(at, stream).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(all(), [0, 40 << 10, 64 << 10, 64 << 10]);
+    client.mem_pool_trim_to(pool, 0).unwrap();
+    assert_eq!(all(), [0, 40 << 10, 0, 64 << 10]);
 }

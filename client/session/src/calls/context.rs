@@ -198,7 +198,7 @@ impl ContextCalls for Client {
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.vgpu.errors.report()?;
         context.vgpu.await_all()?;
-        context.vgpu.open_after_wait();
+        context.vgpu.note_wait();
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl ContextCalls for Client {
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.vgpu.errors.report()?;
         context.vgpu.await_all()?;
-        context.vgpu.open_after_wait();
+        context.vgpu.note_wait();
         Ok(())
     }
 

@@ -108,7 +108,7 @@ impl EventCalls for Client {
         event.vgpu.send_mirrors()?;
         event.vgpu.call(&SynchronizeEvent { event: EventId(event.id()) })?;
         event.completed(&record)?;
-        event.vgpu.open_after_wait();
+        event.vgpu.note_wait();
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl MemoryCalls for Client {
             return Ok(());
         }
         let freed = lock(&vgpu.blocks).free(address.0, fence, None);
-        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
+        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?, None);
         vgpu.collect()
     }
 

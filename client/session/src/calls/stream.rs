@@ -176,7 +176,7 @@ impl StreamCalls for Client {
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
         stream.vgpu.await_stream(stream.progress())?;
-        stream.vgpu.open_after_wait();
+        stream.vgpu.note_wait();
         Ok(())
     }
 

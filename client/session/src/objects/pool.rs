@@ -1,13 +1,17 @@
 //! A pool of stream-ordered memory: what it has given out, and the attributes that steer reuse. The memory itself is cut from the
 //! vGPU's blocks, as every other allocation is.
 
+mod reserve;
+
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 
+use self::reserve::Reserve;
 use crate::vgpu::Vgpu;
+use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
 
 /// One pool.
@@ -48,6 +52,7 @@ pub(crate) struct Given {
     epoch: u64,
     pub(crate) used: u64,
     pub(crate) used_high: u64,
+    reserve: Reserve,
 }
 
 impl PoolState {
@@ -105,20 +110,46 @@ impl PoolState {
         if fits { Ok(()) } else { Err(CudaError::OUT_OF_MEMORY) }
     }
 
-    /// It has given out an allocation.
-    pub(crate) fn gave(&self, at: DevicePtr, bytes: u64) {
+    /// It has given out an allocation to work of a stream.
+    pub(crate) fn gave(&self, at: DevicePtr, bytes: u64, stream: u64) {
         let mut given = self.given();
+        given.reserve.give(bytes, stream, self.threshold(), self.vgpu.waits());
         given.allocations.insert(at, bytes);
         given.used += bytes;
         given.used_high = given.used_high.max(given.used);
     }
 
-    /// An allocation is gone; whether it was this pool's.
-    pub(crate) fn took_back(&self, at: DevicePtr) -> bool {
+    /// An allocation is gone, behind a stream's work or at once; whether it was this pool's.
+    pub(crate) fn took_back(&self, at: DevicePtr, stream: Option<&Arc<StreamProgress>>) -> bool {
         let mut given = self.given();
-        let bytes = given.allocations.remove(&at);
-        given.used -= bytes.unwrap_or(0);
-        bytes.is_some()
+        let Some(bytes) = given.allocations.remove(&at) else { return false };
+        given.reserve.take(bytes, stream, self.vgpu.waits());
+        given.used -= bytes;
+        true
+    }
+
+    /// Bytes that a driver would reserve for it, now and at most since the last reset.
+    pub(crate) fn reserved(&self) -> (u64, u64) {
+        let mut given = self.given();
+        given.reserve.settle(self.threshold(), self.vgpu.waits());
+        (given.reserve.bytes(), given.reserve.high())
+    }
+
+    /// It is to reserve no more than this and what is in use.
+    pub(crate) fn trim(&self, keep: u64) {
+        let mut given = self.given();
+        given.reserve.settle(self.threshold(), self.vgpu.waits());
+        given.reserve.shrink(keep);
+    }
+
+    /// From now on the most that was reserved is what is reserved.
+    pub(crate) fn reset_reserved_high(&self) {
+        let _ = self.reserved();
+        self.given().reserve.reset_high();
+    }
+
+    fn threshold(&self) -> u64 {
+        self.release_threshold.load(Ordering::Acquire)
     }
 
     /// Whether it gave out the allocation that starts here.

@@ -18,6 +18,7 @@ use crate::memory::ipc::opened::Door;
 use crate::objects::pool::PoolState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::order::StreamProgress;
 use floe_lock::lock;
 
 impl Client {
@@ -27,10 +28,10 @@ impl Client {
         self.pools.get(handle.id).ok_or(CudaError::INVALID_VALUE)
     }
 
-    /// An allocation is gone: the pool it came from, if any, has it back.
-    pub(crate) fn note_freed(&self, allocation: Allocation) {
+    /// An allocation is gone, behind a stream's work or at once: the pool it came from, if any, has it back.
+    pub(crate) fn note_freed(&self, allocation: Allocation, stream: Option<&Arc<StreamProgress>>) {
         self.synchronous.forget(allocation.at);
-        self.pools.any(|pool| pool.took_back(DevicePtr(allocation.at)));
+        self.pools.any(|pool| pool.took_back(DevicePtr(allocation.at), stream));
         if let Some(vgpu) = self.owner(DevicePtr(allocation.at), None) {
             vgpu.withdraw_allocation(allocation.at);
         }
@@ -50,7 +51,7 @@ impl Client {
         pool.demand_room(bytes as u64)?;
         let progress = stream.progress().stream();
         let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(progress))?;
-        pool.gave(at, bytes as u64);
+        pool.gave(at, bytes as u64, progress);
         Ok(at)
     }
 }
@@ -88,7 +89,7 @@ impl PoolCalls for Client {
             return Ok(());
         }
         let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(progress.stream()));
-        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
+        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?, Some(progress));
         Ok(())
     }
 
@@ -141,9 +142,10 @@ impl PoolCalls for Client {
         use pool_attribute as a;
         Ok(match attribute {
             a::RELEASE_THRESHOLD => pool.release_threshold.load(Ordering::Acquire),
-            // All pools of the vGPU share the reserved memory; only the used memory is this pool's own.
-            a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.given().used,
-            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.given().used_high,
+            a::USED_MEM_CURRENT => pool.given().used,
+            a::USED_MEM_HIGH => pool.given().used_high,
+            a::RESERVED_MEM_CURRENT => pool.reserved().0,
+            a::RESERVED_MEM_HIGH => pool.reserved().1,
             a::REUSE_FOLLOW_EVENT_DEPENDENCIES
             | a::REUSE_ALLOW_OPPORTUNISTIC
             | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => lock(&pool.switches).get(&attribute).copied().unwrap_or(1),
@@ -160,10 +162,11 @@ impl PoolCalls for Client {
                 lock(&pool.vgpu.blocks).keep(value);
             }
             // Only a reset to 0 is allowed, and it means: from now on.
-            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH if value == 0 => {
+            a::USED_MEM_HIGH if value == 0 => {
                 let mut given = pool.given();
                 given.used_high = given.used;
             }
+            a::RESERVED_MEM_HIGH if value == 0 => pool.reset_reserved_high(),
             a::REUSE_FOLLOW_EVENT_DEPENDENCIES
             | a::REUSE_ALLOW_OPPORTUNISTIC
             | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
@@ -176,7 +179,9 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_trim_to(&self, pool: MemPool, keep: usize) -> CudaResult<()> {
-        self.pool(pool)?.vgpu.trim(keep as u64)
+        let pool = self.pool(pool)?;
+        pool.trim(keep as u64);
+        pool.vgpu.trim(keep as u64)
     }
 
     fn mem_pool_set_access(&self, pool: MemPool, access: &[MemAccess]) -> CudaResult<()> {
