@@ -104,8 +104,11 @@ impl Stage {
             control = path("control").display(),
             test = std::env::current_exe().expect("known").display(),
         );
-        std::fs::write(path("worker"), script).expect("written");
-        std::fs::set_permissions(path("worker"), std::fs::Permissions::from_mode(0o755)).expect("set");
+        std::fs::write(path("text"), script).expect("written");
+        std::fs::set_permissions(path("text"), std::fs::Permissions::from_mode(0o755)).expect("set");
+        // Not through a descriptor of this process, which a child of another test could hold open while it is run.
+        let copied = Command::new("cp").arg("-p").arg(path("text")).arg(path("worker")).status().expect("cp runs");
+        assert!(copied.success());
         let control = UnixListener::bind(path("control")).expect("a socket");
         let (arrived, arriving) = channel();
         std::thread::spawn(move || {

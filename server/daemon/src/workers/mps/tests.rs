@@ -8,9 +8,11 @@ use super::*;
 fn with_control(words: &str) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let script = |name: &str, words: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{words}\n")).expect("a script");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        let [text, path] = ["text", name].map(|name| folder.path().join(name));
+        std::fs::write(&text, format!("#!/bin/sh\n{words}\n")).expect("a script");
+        std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        // Not through a descriptor of this process, which a child of another test could hold open while it is run.
+        assert!(Command::new("cp").arg("-p").arg(text).arg(&path).status().expect("cp runs").success());
         path
     };
     let control = script(CONTROL, words);
