@@ -216,18 +216,16 @@ fn stream_waits_for_the_event_of_another() {
 
 #[test]
 fn events_measure_time_between_them() {
-    unsafe extern "C" fn sleep(_: *mut c_void) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let simulator = simulator();
+    let (simulator, gate) = (simulator(), gate());
     let events: [Event; 2] = [(); 2].map(|()| simulator.event_create(0).expect("an event"));
     assert_eq!(simulator.event_elapsed_time(events[0], events[1]), Err(CudaError::INVALID_HANDLE));
     simulator.event_record(events[0], Stream::LEGACY).expect("queues");
-    // SAFETY: the function uses nothing.
-    let function = unsafe { HostFunction::new(sleep, std::ptr::null_mut()) };
-    simulator.launch_host_func(Stream::LEGACY, function).expect("queues");
+    gate.queue(&simulator, Stream::LEGACY);
     simulator.event_record(events[1], Stream::LEGACY).expect("queues");
     assert_eq!(simulator.event_elapsed_time(events[0], events[1]), Err(CudaError::NOT_READY));
+    simulator.event_synchronize(events[0]).expect("no fault");
+    std::thread::sleep(Duration::from_millis(20));
+    gate.open();
     simulator.event_synchronize(events[1]).expect("no fault");
     assert!(simulator.event_elapsed_time(events[0], events[1]).expect("both happened") >= 19.0);
 }
