@@ -174,7 +174,8 @@ fn a_matmul_stopped_within_blocks_goes_on_over_another_mapping() {
     let base = 0x1f00_0000_0000;
     let devices = [Device::placed(base, Level::best(), &[FIRST]), Device::placed(base, Level::Baseline, &[FIRST])];
     assert!(devices[0].memory.is_identity() && !devices[1].memory.is_identity());
-    let n = 512_usize;
+    // So large that it is stopped often enough also where a busy machine lets much of it run between two stops.
+    let n = 1024_usize;
     let (a, b) = (pseudo_random(n * n), pseudo_random(n * n));
     let mut addresses = [0; 3];
     for device in &devices {
