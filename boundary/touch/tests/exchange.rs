@@ -115,7 +115,7 @@ fn no_write_of_threads_and_system_calls_is_lost() {
     if !can() {
         return;
     }
-    let (pages, over) = (Pages::new(64), AtomicBool::new(false));
+    let (pages, over, read) = (Pages::new(64), AtomicBool::new(false), AtomicU64::new(0));
     let (mut from, mut to) = std::io::pipe().unwrap();
     std::thread::scope(|scope| {
         let counters: Vec<_> = (0..3u64)
@@ -135,7 +135,7 @@ fn no_write_of_threads_and_system_calls_is_lost() {
                 })
             })
             .collect();
-        let (pages, over) = (&pages, &over);
+        let (pages, over, read) = (&pages, &over, &read);
         scope.spawn(move || {
             for value in 0u64.. {
                 if over.load(Ordering::Relaxed) {
@@ -151,11 +151,13 @@ fn no_write_of_threads_and_system_calls_is_lost() {
             while from.read_exact(word).is_ok() {
                 assert_eq!(word, expected.to_ne_bytes());
                 expected += 1;
+                read.store(expected, Ordering::Relaxed);
             }
             expected
         });
         let mut turns = 0;
-        while turns < 200 {
+        // On a busy machine the threads that write and read may begin late.
+        while turns < 200 || (read.load(Ordering::Relaxed) == 0 && !reads.is_finished()) {
             let exchanged = Exchanged::begin(&pages.range);
             turns += u32::from(exchanged.is_some());
         }
