@@ -18,8 +18,8 @@ use scripted::*;
 
 /// Longer than any test, so that nothing passes by giving up.
 const LONG: Duration = Duration::from_secs(300);
-/// As long as a test waits for the end of one.
-const SHORT: Duration = Duration::from_millis(300);
+/// As long as a test waits for the end of one. Far longer than a busy machine keeps a thread from its next call.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn resumable(
     grace: Duration,
