@@ -3,7 +3,6 @@
 
 mod scripted;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use floe_abi::{CudaError, DevicePtr, Stream};
@@ -24,26 +23,7 @@ fn start(
     let server = Server::start(Options { bulk: 2, script: Some(Box::new(script)), ..Options::default() });
     let client = client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]);
     let at = client.mem_alloc(4 * TRANSFER).unwrap();
-    // A socket holds less than a probe: bytes on one connection only are drained meanwhile, until both are in use.
-    let in_use = AtomicBool::new(false);
-    let mut probe = vec![1; 2 * CHUNK];
-    std::thread::scope(|scope| {
-        let _limit = server.limit();
-        scope.spawn(|| {
-            let (_limit, mut drained) = (server.limit(), 0);
-            until("the end of the probes", || {
-                drained += drain_once(&server.joined(), &mut Vec::new(), |_| ());
-                in_use.load(Ordering::Acquire) && drained >= client.statistics().bulk_to_device
-            });
-        });
-        until("two bulk connections in use", || {
-            client.memcpy_htod(Stream::LEGACY, at, host(&mut probe)).unwrap();
-            server.joined().lock().unwrap().len() == 2 && client.statistics().bulk_to_device > 0
-        });
-        // Both have been added soon after they were answered.
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        in_use.store(true, Ordering::Release);
-    });
+    await_bulk(&server, client, at, 2);
     (server, client, at)
 }
 

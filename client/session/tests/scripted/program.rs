@@ -1,12 +1,16 @@
 //! The program's side of the tests: a client of scripted servers, its host memory, its launches.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use floe_abi::{DevicePtr, Stream};
 use floe_session::Client;
 use floe_session::settings::Source;
-use floe_surface::{Call, ContextCalls, DeviceCalls, HostRange, Image, KernelArguments, Launch};
+use floe_surface::{Call, ContextCalls, CopyCalls as _, DeviceCalls, HostRange, Image, KernelArguments, Launch};
+use floe_wire::CHUNK_BYTES;
 
-use super::Server;
+use super::{Server, drain_once, until};
 
 /// An environment for a client.
 #[derive(Debug, Default)]
@@ -52,6 +56,30 @@ pub fn begun(client: &'static Client) -> &'static Client {
     let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
     client.ctx_set_current(context).expect("current");
     client
+}
+
+/// Copies to the device until so many bulk connections have joined and bytes travel on them: a client uses a connection only
+/// some time after its server has answered. Nothing is left on them then.
+pub fn await_bulk(server: &Server, client: &Client, at: DevicePtr, count: usize) {
+    // A socket holds less than a probe: bytes on one connection only are drained meanwhile.
+    let (in_use, mut probe) = (AtomicBool::new(false), vec![1; 2 * CHUNK_BYTES]);
+    std::thread::scope(|scope| {
+        let _limit = server.limit();
+        scope.spawn(|| {
+            let (_limit, mut drained) = (server.limit(), 0);
+            until("the end of the probes", || {
+                drained += drain_once(&server.joined(), &mut Vec::new(), |_| ());
+                in_use.load(Ordering::Acquire) && drained >= client.statistics().bulk_to_device
+            });
+        });
+        until("bulk connections in use", || {
+            client.memcpy_htod(Stream::LEGACY, at, host(&mut probe)).unwrap();
+            server.joined().lock().unwrap().len() == count && client.statistics().bulk_to_device > 0
+        });
+        // The others are mostly in use soon, too. No test depends on it.
+        std::thread::sleep(Duration::from_millis(50));
+        in_use.store(true, Ordering::Release);
+    });
 }
 
 /// Runs a call of the program that is counted, begun and ended as the surface does. Returns its answer.
