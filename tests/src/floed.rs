@@ -75,9 +75,9 @@ impl Floed {
     pub fn start_two(flags: &[&str], over_tcp: bool) -> [Self; 2] {
         let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
         let sockets = folders.each_ref().map(|folder| format!("unix://{}/floed.sock", folder.path().display()));
-        // Ports that were free a moment ago: each daemon has to know the other's before that runs.
-        let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let ports = free.map(|listener| format!("tcp://{}", listener.local_addr().expect("it has one")));
+        // Reserved until both listen: each daemon has to know the other's before that runs.
+        let reserved = [(); 2].map(|()| crate::Port::reserve());
+        let ports = reserved.each_ref().map(|port| format!("tcp://{}", port.address()));
         let token = folders[0].path().join("token");
         let [first, second] = folders;
         let start = |folder, index: usize| {

@@ -8,6 +8,7 @@
 mod cutter;
 mod floed;
 mod opened;
+mod port;
 mod processes;
 mod program;
 mod table;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
 pub use opened::Open;
+pub use port::Port;
 pub use processes::{children, descendants, is_launcher, living_parent, open_files, settled, threads};
 pub use program::{Outcome, Program, Statistics};
 pub use table::{Expectation, Linkage, example, examples, examples_between, examples_of_processes};

@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use floe_tests::{Floed, Linkage, example, installation};
+use floe_tests::{Floed, Linkage, Port, example, installation};
 
 /// `floe` with arguments, on a machine where nobody has set anything.
 struct Machine {
@@ -67,10 +67,11 @@ impl Said {
     }
 }
 
-/// An address nobody listens on: the port was free a moment ago.
-fn nobody() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    format!("tcp://127.0.0.1:{}", listener.local_addr().expect("it has an address").port())
+/// An address nobody listens on, as long as its port is reserved.
+fn nobody() -> (Port, String) {
+    let port = Port::reserve();
+    let address = format!("tcp://{}", port.address());
+    (port, address)
 }
 
 const TRUE: [&str; 2] = ["--", "/bin/true"];
@@ -81,7 +82,7 @@ fn run_on<'a>(device: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn a_device_whose_server_is_not_there_is_named_before_the_program_starts() {
-    let (machine, nobody) = (Machine::fresh(), nobody());
+    let (machine, (_port, nobody)) = (Machine::fresh(), nobody());
     machine
         .floe(&run_on(&format!("{nobody}:0"), &[]), &[])
         .fails(125, &[&format!("floe: no server at {nobody}: connection refused"), "  start one there: floe serve"]);
@@ -213,7 +214,7 @@ fn gpus_lists_this_machines_device_where_nobody_serves() {
 
 #[test]
 fn lists_of_a_server_that_is_not_there_are_one_error_and_no_table() {
-    let (machine, nobody) = (Machine::fresh(), nobody());
+    let (machine, (_port, nobody)) = (Machine::fresh(), nobody());
     let lines = [&format!("floe: no server at {nobody}: connection refused"), "  start one there: floe serve"];
     for list in ["gpus", "ps"] {
         machine.floe(&[list, "--on", &nobody], &[]).fails(1, &lines);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use floe_tests::{Floed, Program, installation, repository};
+use floe_tests::{Floed, Port, Program, installation, repository};
 use floe_transport::Link;
 use floe_wire::*;
 use serde_json::Value;
@@ -279,6 +279,7 @@ fn without_the_setting_there_is_no_port_and_a_wrong_one_is_refused_by_name() {
 struct Prometheus {
     process: Child,
     _folder: tempfile::TempDir,
+    _port: Port,
     address: SocketAddr,
 }
 
@@ -293,7 +294,8 @@ impl Prometheus {
     /// Scrapes this address, with floe's alerts.
     fn start(tools: &Path, scraped: SocketAddr) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it has one");
+        let port = Port::reserve();
+        let free = port.address();
         let alerts = repository().join("server/metrics/alerts.yml");
         let mut config = "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n".to_owned();
         writeln!(config, "rule_files: ['{}']", alerts.display()).expect("a text takes all");
@@ -308,7 +310,7 @@ impl Prometheus {
             .stderr(Stdio::null())
             .spawn()
             .expect("Prometheus starts");
-        Self { process, _folder: folder, address: free }
+        Self { process, _folder: folder, _port: port, address: free }
     }
 
     /// An answer of its interface, as soon as that says what is wanted.
