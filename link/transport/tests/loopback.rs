@@ -7,7 +7,7 @@ mod limit;
 mod pipes;
 
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use floe_wire::{
     SynchronizeContext,
 };
 use limit::{Limit, join};
+use socket2::{Domain, Socket, Type};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -300,9 +301,10 @@ fn a_poster_that_dies_inside_a_frame_breaks_the_link_instead_of_its_bytes() {
 
 #[test]
 fn refused_connection_names_the_address() {
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.address().clone();
-    drop(listener);
+    // Bound, so that the system gives the port to nobody else, and nobody listens.
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let address = format!("tcp://{}", bound.local_addr().unwrap().as_socket().unwrap()).parse().unwrap();
     let error = connect(&address, PATIENCE, &Trust::default()).unwrap_err();
     assert!(error.to_string().starts_with(&format!("connecting to {address}: ")), "{error}");
 }
