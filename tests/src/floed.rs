@@ -214,10 +214,19 @@ impl Floed {
     /// When it does not.
     #[must_use]
     pub fn transports(&self) -> Vec<String> {
+        let rows = self.sessions();
+        rows.iter().map(|row| row["transport"].as_str().expect("a session has one").to_owned()).collect()
+    }
+
+    /// Its sessions, as `floe ps` shows them.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<serde_json::Value> {
         let floe = crate::installation().join("bin/floe");
         let output = Command::new(floe).args(["ps", "--json", "--on", self.unix()]).output().expect("floe ps runs");
-        let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-        rows.iter().map(|row| row["transport"].as_str().expect("a session has one").to_owned()).collect()
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     /// The daemon's process id.

@@ -86,6 +86,13 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a program has memory on its GPU, and a moment more: then it works, however late it has begun.
+fn wait_for_work(daemon: &Floed) {
+    daemon.wait_for_workers(1);
+    wait_until("the program works", || daemon.sessions().iter().any(|row| row["used"] != 0));
+    std::thread::sleep(Duration::from_millis(500));
+}
+
 fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
@@ -146,7 +153,7 @@ fn a_wire_that_is_away_for_a_while_is_a_pause() {
     let daemon = Floed::start_with(&["--grace", "60"], &[]);
     let cutter = Cutter::start(daemon.tcp(), Box::new(|| None));
     let mut work = Work::start(&daemon, &cutter.address());
-    daemon.wait_for_workers(1);
+    wait_for_work(&daemon);
     for way in [Way::Closed, Way::Silent] {
         std::thread::sleep(Duration::from_millis(500));
         cutter.set_way(way);
@@ -203,8 +210,7 @@ fn after_the_grace_period_the_program_has_an_error_and_the_worker_is_gone() {
     let daemon = Floed::start_with(&["--grace", "2"], &[]);
     let cutter = Cutter::start(daemon.tcp(), Box::new(|| None));
     let mut work = Work::start(&daemon, &cutter.address());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     cutter.set_way(Way::Closed);
     cutter.cut_all();
     assert_eq!(work.end(), Some(1), "its next call fails");
@@ -215,8 +221,7 @@ fn after_the_grace_period_the_program_has_an_error_and_the_worker_is_gone() {
 fn a_worker_that_is_killed_is_not_waited_for() {
     let daemon = Floed::start_with(&["--grace", "3600"], &[]);
     let mut work = Work::start(&daemon, daemon.tcp());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     signal("-KILL", descendants(daemon.process())[0]);
     assert_eq!(work.end(), Some(1));
 }
@@ -232,8 +237,7 @@ fn a_program_that_ends_is_not_waited_for_and_one_that_is_killed_for_the_grace_pe
     }
     let daemon = Floed::start_with(&["--grace", "3"], &[]);
     let mut work = Work::start(&daemon, daemon.tcp());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     signal("-KILL", work.process());
     let killed = Instant::now();
     assert_ne!(work.end(), Some(0));
@@ -245,8 +249,7 @@ fn a_program_that_ends_is_not_waited_for_and_one_that_is_killed_for_the_grace_pe
 fn a_killed_program_of_the_same_machine_is_not_waited_for() {
     let daemon = Floed::start_with(&["--grace", "3600"], &[]);
     let mut work = Work::start(&daemon, daemon.unix());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     signal("-KILL", work.process());
     assert_ne!(work.end(), Some(0));
     daemon.wait_for_workers(0);
@@ -256,8 +259,7 @@ fn a_killed_program_of_the_same_machine_is_not_waited_for() {
 fn a_daemon_that_is_killed_takes_its_sessions_along() {
     let mut daemon = Floed::start_with(&["--grace", "2"], &[]);
     let mut work = Work::start(&daemon, daemon.tcp());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     signal("-KILL", daemon.process());
     wait_until("the daemon has ended", || !daemon.is_running());
     assert_eq!(work.end(), Some(1));
@@ -267,8 +269,7 @@ fn a_daemon_that_is_killed_takes_its_sessions_along() {
 fn a_program_that_is_stopped_for_a_minute_goes_on_and_keeps_nobody_up() {
     let daemon = Floed::start_with(&["--grace", "10"], &[]);
     let stopped = Work::start(&daemon, daemon.tcp());
-    daemon.wait_for_workers(1);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_work(&daemon);
     let process = stopped.process();
     signal("-STOP", process);
     let start = Instant::now();
