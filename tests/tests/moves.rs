@@ -429,7 +429,7 @@ fn whoever_dies_while_a_session_is_suspended_leaves_nothing_behind() {
 
 #[test]
 fn a_session_is_not_suspended_where_there_is_no_room_for_it() {
-    let settings = [("FLOE_CPU_DEVICES", "2"), ("FLOE_SUSPENDED_MEMORY", "512M")];
+    let settings = [("FLOE_CPU_DEVICES", "2"), ("FLOE_SUSPENDED_MEMORY", "512M"), ("FLOE_GRACE", "60")];
     let daemon = Floed::start_with(&[], &settings);
     let steady = Steady::start(&daemon, daemon.unix());
     let session = row_of(&daemon).and_then(|row| row["session"].as_u64()).expect("a number");
@@ -500,7 +500,9 @@ fn dies(daemon: &Floed, victim: Victim, phase: &str) {
 
 #[test]
 fn whoever_dies_in_whatever_phase_of_a_move_leaves_nothing_behind() {
-    let two = || Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2")]);
+    // A program that moves makes its connections again within it.
+    let grace = GRACE.as_secs().to_string();
+    let two = || Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_GRACE", &grace)]);
     let daemon = two();
     let (before, free) = (settled(daemon.process()), free_of(&daemon));
     for victim in [Victim::Target, Victim::Source, Victim::Client, Victim::Asker] {
