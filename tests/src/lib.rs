@@ -62,6 +62,16 @@ pub fn compile_c(name: &str, to: &Path) {
     assert!(built.status().expect("cc runs").success());
 }
 
+/// Copies a program that is run then. The copy is made by a process of its own: a descriptor that this one writes by could be
+/// a child's of another test, too, for a moment, and the system runs nothing that is written.
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy_executable(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").arg("--preserve=mode").args([from, to]).status();
+    assert!(copied.expect("cp runs").success());
+}
+
 /// The installation under test.
 #[must_use]
 pub fn installation() -> PathBuf {

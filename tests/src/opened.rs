@@ -35,7 +35,7 @@ impl Open {
         for file in PARTS {
             let to = open.path().join(file);
             std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
-            std::fs::copy(crate::installation().join(file), to).expect("copied");
+            crate::copy_executable(&crate::installation().join(file), &to);
         }
         open
     }

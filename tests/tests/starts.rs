@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use floe_tests::{Cutter, Floed, Outcome, Program, Statistics, compile_c};
+use floe_tests::{Cutter, Floed, Outcome, Program, Statistics, compile_c, copy_executable};
 use tempfile::TempDir;
 
 struct Stage {
@@ -70,7 +70,7 @@ fn a_first_start_asks_for_what_another_program_used_of_its_libraries() {
     let stage = Stage::new();
     let first = stage.start(&["--far"], "plain");
     let [program, other] = ["start", "other"].map(|name| stage.folder.path().join(name));
-    std::fs::copy(program, other).expect("a copy");
+    copy_executable(&program, &other);
     // It lets answers arrive before it needs them, so that their number is the same on every machine.
     let others_first = stage.start_program("other", &["--far"], "slow");
     println!("waits: {} of a first start, {} of another program's", first.waits(), others_first.waits());
