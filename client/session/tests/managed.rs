@@ -5,13 +5,14 @@
 mod scripted;
 
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Function, HostPointer, Stream, attach_flags, stream_flags};
 use floe_session::Client;
 use floe_surface::*;
-use floe_wire::Request;
+use floe_wire::{FunctionId, Request, RunHostFunction};
 use scripted::*;
 
 const GLOBAL: u32 = attach_flags::GLOBAL;
@@ -37,8 +38,51 @@ static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 static ANSWERED: AtomicUsize = AtomicUsize::new(0);
 
+/// A function of the program on a device whose copies stand behind it.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Whether the function has its turn at once, or with the first wait.
+    runs_at_once: bool,
+    function: Option<FunctionId>,
+    /// Waits that are not answered yet.
+    held: Vec<u64>,
+}
+
+static STANDING: Mutex<Option<Standing>> = Mutex::new(None);
+
+/// Waits are answered behind the function; of one that runs already the second wait answers both.
+fn stand(standing: &mut Standing, request: &Request<'_>, sequence: u64, peer: &mut Peer) -> Flow {
+    let run = |function: FunctionId, peer: &mut Peer| {
+        let _ = peer.sender.send(&RunHostFunction { function, status: 0 }, |_| ());
+    };
+    match request {
+        Request::HostFunction(message) => {
+            standing.function = Some(message.function);
+            if standing.runs_at_once {
+                run(message.function, peer);
+            }
+        }
+        Request::SynchronizeStream(_) => {
+            standing.held.push(sequence);
+            match (standing.runs_at_once, standing.held.len()) {
+                (false, 1) => run(standing.function.unwrap(), peer),
+                (true, 1) => {}
+                _ => standing.held.drain(..).for_each(|sequence| peer.reply(sequence, &())),
+            }
+        }
+        Request::HostFunctionDone(_) => standing.held.drain(..).for_each(|sequence| peer.reply(sequence, &())),
+        _ => return Flow::Usual,
+    }
+    Flow::Done
+}
+
 /// Handles the requests that the scripted server leaves out.
-fn fill(request: &Request<'_>, _sequence: u64, peer: &mut Peer) -> Flow {
+fn fill(request: &Request<'_>, sequence: u64, peer: &mut Peer) -> Flow {
+    if let Some(standing) = STANDING.lock().unwrap().as_mut()
+        && let Flow::Done = stand(standing, request, sequence, peer)
+    {
+        return Flow::Done;
+    }
     if let Request::SynchronizeStream(_) = request
         && IS_SLOW.load(Ordering::SeqCst)
     {
@@ -154,6 +198,55 @@ fn threads_of_a_function_touch_while_its_stream_stands(client: &Client, server: 
         asked.contains(&"CopyFromDevice") && !asked.iter().any(|name| name.starts_with("Synchronize")),
         "{asked:?}"
     );
+    client.ctx_synchronize().unwrap();
+    client.mem_free(at).unwrap();
+}
+
+static IS_RELEASED: AtomicBool = AtomicBool::new(true);
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn awaits_release(_nothing: *mut c_void) {
+    IS_RUNNING.store(true, Ordering::SeqCst);
+    while !IS_RELEASED.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+}
+
+/// A launch that waits for its bytes does not keep a function from returning: a GPU may copy them only behind its stream. But where
+/// the function was running when they were sent, they may be what it wrote, and its stream goes on behind them.
+fn a_function_returns_while_a_launch_waits_for_its_bytes(client: &'static Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    let context = client.ctx_get_current().unwrap();
+    for runs_at_once in [false, true] {
+        write(at, 1);
+        IS_RELEASED.store(!runs_at_once, Ordering::SeqCst);
+        *STANDING.lock().unwrap() = Some(Standing { runs_at_once, ..Standing::default() });
+        // SAFETY: it uses no memory.
+        let own = unsafe { HostFunction::new(awaits_release, std::ptr::null_mut()) };
+        let (before, done) = (server.names().len(), server.count("HostFunctionDone"));
+        IS_RUNNING.store(false, Ordering::SeqCst);
+        client.launch_host_func(Stream::LEGACY, own).unwrap();
+        while runs_at_once && !IS_RUNNING.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let (launched, outcome) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            client.ctx_set_current(context).unwrap();
+            launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+            launched.send(()).unwrap();
+        });
+        while runs_at_once && STANDING.lock().unwrap().as_ref().is_some_and(|standing| standing.held.is_empty()) {
+            std::thread::yield_now();
+        }
+        IS_RELEASED.store(true, Ordering::SeqCst);
+        outcome.recv_timeout(Duration::from_secs(300)).expect("the launch and the function wait for each other");
+        server.wait_for("HostFunctionDone", done + 1);
+        *STANDING.lock().unwrap() = None;
+        let names = since(server, before);
+        let ahead = names.iter().take_while(|name| **name != "HostFunctionDone");
+        let waits = ahead.filter(|name| **name == "SynchronizeStream").count();
+        assert_eq!(waits, if runs_at_once { 2 } else { 1 }, "{names:?}");
+    }
     client.ctx_synchronize().unwrap();
     client.mem_free(at).unwrap();
 }
@@ -330,6 +423,7 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     launches_of_other_threads_stand_behind_what_is_sent(client, function);
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
     threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
+    a_function_returns_while_a_launch_waits_for_its_bytes(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
     a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client, function);
     let mut model = Model { client, function, random: Random(1), memory: Vec::new() };

@@ -17,7 +17,7 @@ mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use floe_abi::DevicePtr;
@@ -42,6 +42,8 @@ pub(crate) struct Managed {
     open: AtomicBool,
     /// Launches and copies between their look at `open` and their post.
     leaving: AtomicUsize,
+    /// How many launches have closed pages and sent their bytes.
+    closings: AtomicU64,
     /// Those among them that name managed memory, from before it is closed until they are posted.
     naming: AtomicUsize,
     state: Mutex<State>,
@@ -60,6 +62,8 @@ struct State {
     /// First addresses of those that the program can touch.
     open: BTreeSet<u64>,
     lane: Option<Lane>,
+    /// Launches whose bytes may not have arrived, by their place among all that closed pages.
+    settling: BTreeSet<u64>,
     /// The ranges closed since the last wait, while they are small; `None` if they are large.
     closed: Option<Vec<Range<u64>>>,
 }
@@ -122,6 +126,7 @@ impl Managed {
             exists: AtomicBool::new(false),
             open: AtomicBool::new(false),
             leaving: AtomicUsize::new(0),
+            closings: AtomicU64::new(0),
             naming: AtomicUsize::new(0),
             state: Mutex::default(),
             guests: Guests::default(),

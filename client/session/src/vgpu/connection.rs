@@ -31,7 +31,7 @@ use floe_wire::{Call, CopyLate, DecodeError, Message};
 pub(crate) use dial::Joining;
 pub use error::ConnectError;
 pub(crate) use handshake::{Attached, Greeting, attach};
-pub(crate) use host_functions::HostWork;
+pub(crate) use host_functions::{Around, HostWork};
 pub use inquiry::{Canceller, Inquiry, Migration, MigrationNews};
 pub(crate) use pending::{Answer, BoxTarget, Target};
 pub(crate) use waiter::Ticket;
@@ -354,9 +354,9 @@ impl Connection {
         self.shared.incoming.watch();
     }
 
-    /// Has something done behind each function of the program that a stream stands for.
-    pub(crate) fn after_functions(&self, after: Box<dyn Fn() + Send + Sync>) {
-        self.shared.host.after(after);
+    /// Has something done around each function of the program that a stream stands for.
+    pub(crate) fn around_functions(&self, around: Box<dyn Around>) {
+        self.shared.host.around(around);
     }
 
     /// Whether host functions are waiting or running that may write the program's memory.

@@ -2,8 +2,8 @@
 //! comes next finds the bytes on the device, on whatever stream. Pages whose bytes cannot be sent are opened again.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_touch::{Access, install};
@@ -100,17 +100,48 @@ impl Vgpu {
             Attachment::Host => false,
             Attachment::Single(own) => own == stream,
         });
-        self.close_whole(&mut state, &starts)
+        let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
+        // What another launch has sent is this one's, too.
+        let settled = if sent || !state.settling.is_empty() { self.settle_aside(state) } else { self.say_open(state) };
+        outcome.and(settled)
     }
 
-    /// A host function that a stream waited for is over: its writes go ahead of the work behind it.
-    pub(super) fn close_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+    /// Waits until what was sent is on the device, and lets others use managed memory meanwhile. A function of the program may have
+    /// to return before it is: a GPU has few queues for copies, so those of its stream may be ahead of these.
+    fn settle_aside(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> CudaResult<()> {
+        let progress = self.lane(&mut state)?;
+        let closing = self.managed.closings.fetch_add(1, Ordering::SeqCst);
+        state.settling.insert(closing);
+        self.tell_open(&state);
+        drop(state);
+        let settled = self.settle(&progress);
+        let mut state = lock(&self.managed.state);
+        state.settling.remove(&closing);
+        self.say_open(state).and(settled)
+    }
+
+    fn say_open(&self, state: MutexGuard<'_, State>) -> CudaResult<()> {
+        self.tell_open(&state);
+        Ok(())
+    }
+
+    /// How many launches have closed pages so far: what they closed, a function that begins now cannot write without a fault.
+    pub(super) fn closings(&self) -> u64 {
+        self.managed.closings.load(Ordering::SeqCst)
+    }
+
+    /// A host function that a stream waited for is over: its writes go ahead of the work behind it. Before it began there were so many
+    /// closings, whose bytes hold none of its writes.
+    pub(super) fn close_behind_function(self: &Arc<Self>, closings: u64) -> CudaResult<()> {
         if !self.managed.open.load(Ordering::SeqCst) {
             return Ok(());
         }
         let mut state = lock(&self.managed.state);
         let starts = state.open_for(|attached| attached != Attachment::Host);
-        self.close_whole(&mut state, &starts)
+        let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
+        let may_hold_writes = state.settling.range(closings..).next().is_some();
+        let settled = if sent || may_hold_writes { self.settle_aside(state) } else { self.say_open(state) };
+        outcome.and(settled)
     }
 
     /// Closes these bytes, whatever they are attached to.
@@ -125,10 +156,6 @@ impl Vgpu {
         self.close_all(&mut state, &starts, |_| bytes.clone())
     }
 
-    fn close_whole(self: &Arc<Self>, state: &mut State, starts: &[u64]) -> CudaResult<()> {
-        self.close_all(state, starts, |held| held.residency.bytes())
-    }
-
     /// Closes bytes of these holdings, for one wait. Until the sent bytes have arrived, launches see that there is
     /// something open: they come here and wait.
     pub(super) fn close_all(
@@ -137,6 +164,20 @@ impl Vgpu {
         starts: &[u64],
         bytes: impl Fn(&Held) -> Range<u64>,
     ) -> CudaResult<()> {
+        let (sent, outcome) = self.close_unsettled(state, starts, bytes);
+        // What launches have sent is to be there for this work, too.
+        let settled = if sent || !state.settling.is_empty() { self.settle_lane(state) } else { Ok(()) };
+        self.tell_open(state);
+        outcome.and(settled)
+    }
+
+    /// Closes bytes of these holdings. Says whether any were sent, which then are to be waited for.
+    fn close_unsettled(
+        self: &Arc<Self>,
+        state: &mut State,
+        starts: &[u64],
+        bytes: impl Fn(&Held) -> Range<u64>,
+    ) -> (bool, CudaResult<()>) {
         if !starts.is_empty() {
             install();
         }
@@ -153,9 +194,7 @@ impl Vgpu {
             sent |= closed.unwrap_or(true);
             outcome = outcome.and(closed.map(drop));
         }
-        let settled = if sent { self.settle_lane(state) } else { Ok(()) };
-        self.tell_open(state);
-        outcome.and(settled)
+        (sent, outcome)
     }
 
     /// Whether anything was sent.
@@ -205,7 +244,7 @@ impl Vgpu {
     /// Says to launches whether there is anything to close.
     pub(super) fn tell_open(&self, state: &State) {
         let any = state.open.iter().filter_map(|start| state.held.get(start));
-        let any = any.into_iter().any(|held| held.attached != Attachment::Host);
+        let any = !state.settling.is_empty() || any.into_iter().any(|held| held.attached != Attachment::Host);
         self.managed.open.store(any, Ordering::SeqCst);
     }
 

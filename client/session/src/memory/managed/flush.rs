@@ -2,14 +2,15 @@
 //! names bytes. The work that comes in finds the program's earlier writes. Without managed memory this costs a launch
 //! one load. Behind functions, mirrored memory is sent, too.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use floe_abi::{CudaResult, DevicePtr};
 
 use super::Leaving;
 use super::resident::DeviceHold;
 use crate::vgpu::Vgpu;
+use crate::vgpu::connection::Around;
 
 impl Vgpu {
     /// Gives the device the memory that a launch on this stream may use. The caller keeps the result until the launch
@@ -26,10 +27,10 @@ impl Vgpu {
         Ok(Some(leaving))
     }
 
-    /// Gives the device the writes of a host function that a stream waited for.
-    fn flush_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+    /// Gives the device the writes of a host function that a stream waited for; ahead of it there were so many closings.
+    fn flush_behind_function(self: &Arc<Self>, closings: u64) -> CudaResult<()> {
         self.send_mirrors()?;
-        if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
+        if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function(closings) } else { Ok(()) }
     }
 
     /// Gives the device these bytes of managed memory, for as long as what is returned lives.
@@ -41,10 +42,21 @@ impl Vgpu {
 
     /// From now on the device gets the writes of each host function before its stream continues.
     pub(crate) fn flush_behind_functions(self: &Arc<Self>) {
-        let own = Arc::downgrade(self);
-        self.connection.after_functions(Box::new(move || {
-            // The next call reports a failure.
-            let _ = own.upgrade().map(|vgpu| vgpu.flush_behind_function());
-        }));
+        self.connection.around_functions(Box::new(Flushing(Arc::downgrade(self))));
+    }
+}
+
+/// Around functions of the program: behind them the device gets their writes.
+#[derive(Debug)]
+struct Flushing(Weak<Vgpu>);
+
+impl Around for Flushing {
+    fn begins(&self) -> u64 {
+        self.0.upgrade().map_or(0, |vgpu| vgpu.closings())
+    }
+
+    fn is_over(&self, begun: u64) {
+        // The next call reports a failure.
+        let _ = self.0.upgrade().map(|vgpu| vgpu.flush_behind_function(begun));
     }
 }

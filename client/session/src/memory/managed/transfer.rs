@@ -29,7 +29,7 @@ pub(super) struct Down {
 }
 
 impl Vgpu {
-    fn lane(&self, state: &mut State) -> CudaResult<Arc<StreamProgress>> {
+    pub(super) fn lane(&self, state: &mut State) -> CudaResult<Arc<StreamProgress>> {
         if let Some(lane) = state.lane.as_ref().filter(|lane| lane.epoch == self.epoch()) {
             return Ok(Arc::clone(&lane.progress));
         }
@@ -68,9 +68,14 @@ impl Vgpu {
     /// Waits until what was sent is on the device.
     pub(super) fn settle_lane(&self, state: &mut State) -> CudaResult<()> {
         let progress = self.lane(state)?;
+        self.settle(&progress)
+    }
+
+    /// The same of a lane, while others may use managed memory.
+    pub(super) fn settle(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
         let message = floe_wire::SynchronizeStream { stream: StreamId(progress.stream()) };
         let (_, sequence) = self.connection.call(&message)?;
-        self.order.stream_completed(&progress, sequence);
+        self.order.stream_completed(progress, sequence);
         // A failure of something else is for the program's calls to report.
         self.errors.check()
     }

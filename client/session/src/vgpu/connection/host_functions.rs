@@ -83,17 +83,16 @@ pub(super) struct HostFunctions {
     /// Functions of the program that are running.
     running: AtomicUsize,
     queues: Mutex<Option<Queues>>,
-    /// The action behind each function of the program, before its stream continues.
-    after: OnceLock<After>,
+    /// What is done around each function of the program.
+    around: OnceLock<Box<dyn Around>>,
 }
 
-/// See [`HostFunctions::after`].
-pub(crate) struct After(pub(super) Box<dyn Fn() + Send + Sync>);
-
-impl std::fmt::Debug for After {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("After")
-    }
+/// What is done around each function of the program.
+pub(crate) trait Around: std::fmt::Debug + Send + Sync {
+    /// Ahead of it; returns what is to be known behind it.
+    fn begins(&self) -> u64;
+    /// Behind it, before its stream continues.
+    fn is_over(&self, begun: u64);
 }
 
 /// The queues in which arrived work waits for its thread.
@@ -126,14 +125,14 @@ impl HostFunctions {
             writing: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             queues: Mutex::new(Some(Queues { functions, sources })),
-            after: OnceLock::new(),
+            around: OnceLock::new(),
         };
         (own, Arrivals { functions: arriving_functions, sources: arriving_sources })
     }
 
-    /// Has this done behind each function of the program. Said once.
-    pub(super) fn after(&self, after: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.after.set(After(after));
+    /// Has this done around each function of the program. Said once.
+    pub(super) fn around(&self, around: Box<dyn Around>) {
+        let _ = self.around.set(around);
     }
 
     pub(super) fn add(&self, id: u64, work: HostWork) {
@@ -212,11 +211,10 @@ fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) 
     let (function, could_write) = (FunctionId(id), work.may_write());
     let context = work.is_program().then(HostFunctionContext::begin);
     shared.host.running.fetch_add(usize::from(context.is_some()), Ordering::AcqRel);
+    let around = context.as_ref().and_then(|_| shared.host.around.get()).map(|around| (around, around.begins()));
     let bytes = work.run(status);
-    if context.is_some()
-        && let Some(After(after)) = shared.host.after.get()
-    {
-        after();
+    if let Some((around, begun)) = around {
+        around.is_over(begun);
     }
     shared.host.running.fetch_sub(usize::from(context.is_some()), Ordering::AcqRel);
     drop(context);
