@@ -160,7 +160,8 @@ impl Server {
     /// The limits of this peer's user, under which its workers run; `None`: there are none.
     pub(crate) fn limited(&self, source: Source) -> Option<Limited<'_>> {
         let (groups, user) = (self.groups.as_ref()?, source.name()?);
-        let limits = self.users.rights(user)?.host;
+        // A user that the policy has no place for any more keeps its sessions, with the limits that they have: one may move.
+        let limits = self.users.rights(user).map_or_else(|| groups.limits_of(user), |rights| Some(rights.host))?;
         limits.are_any().then_some(Limited { groups, user, limits })
     }
 

@@ -5,16 +5,19 @@
 //! ```text
 //! floed.service        this server's, handed over
 //! ├ floed              this process, its launcher, and workers without limits
-//! └ user-alice         alice's limits
-//!   ├ worker-4711      what of its processes the kernel has killed is counted here
-//!   └ worker-4712
+//! └ users              which no worker of another id can list
+//!   └ user-alice       alice's limits
+//!     ├ worker-1       what of its processes the kernel has killed is counted here
+//!     └ worker-2
 //! ```
 
 mod files;
 mod own;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,12 +29,15 @@ use crate::warn;
 
 /// This process's group within the server's: a group that has groups with limits has no processes itself.
 const LEAF: &str = "floed";
-/// Users' groups begin so. No other group here does.
+/// The group of users' groups within the server's.
+const USERS: &str = "users";
+/// Users' groups begin so: a name alone may be that of a value.
 const OF_USER: &str = "user-";
 /// Workers' groups begin so.
 const OF_WORKER: &str = "worker-";
 /// The controllers that limits need.
 const CONTROLLERS: &str = "+memory +cpu +pids";
+const NO_CONTROLLERS: &str = "-memory -cpu -pids";
 /// In microseconds, the time in which a user may have as much of each processor as its limit says.
 const PERIOD: u64 = 100_000;
 /// Looks whether the last processes of a group that was killed are gone, and the pause between two.
@@ -43,8 +49,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Groups {
     files: Box<dyn Files>,
     folder: PathBuf,
-    /// Whoever makes or removes groups has it: the last worker that leaves a user's group removes it.
-    changing: Mutex<()>,
+    /// Users that have a group. Whoever makes or removes one has this lock, and does nothing else under it: the kernel may
+    /// take long over a user's limit.
+    users: Mutex<BTreeMap<Name, User>>,
+    /// The workers so far. A worker's group has its number: its process id may be another's before the group is removed.
+    workers: AtomicU64,
+}
+
+/// A user that has a group.
+#[derive(Debug)]
+struct User {
+    /// Workers that are in there, or about to be. The last one removes it.
+    workers: u32,
+    limits: HostLimits,
 }
 
 /// A user whose workers have limits together.
@@ -58,9 +75,32 @@ pub(crate) struct Limited<'a> {
 /// A worker's place in its user's group. Dropped behind the worker's end: what it has left there is killed.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    groups: Arc<Groups>,
-    of_user: PathBuf,
+    of_user: OfUser,
     folder: PathBuf,
+}
+
+/// A user's group, which is there for as long as this.
+#[derive(Debug)]
+struct OfUser {
+    groups: Arc<Groups>,
+    user: Name,
+    folder: PathBuf,
+}
+
+/// Whose memory had run out when the kernel killed a worker for lack of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    OfUser,
+    OfServer,
+}
+
+impl Shortage {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::OfUser => "the host memory of its user's workers is used up (host-memory of the policy)",
+            Self::OfServer => "the host memory of the server is used up",
+        }
+    }
 }
 
 impl Groups {
@@ -73,14 +113,20 @@ impl Groups {
     }
 
     fn begin(files: Box<dyn Files>, folder: PathBuf, others: &[u32]) -> Result<Arc<Self>, String> {
-        let groups = Self { files, folder, changing: Mutex::new(()) };
-        let leaf = groups.folder.join(LEAF);
-        groups.make(&leaf).map_err(|error| groups.obstacle(&error))?;
+        let groups = Self { files, folder, users: Mutex::default(), workers: AtomicU64::new(1) };
+        let [leaf, users] = [LEAF, USERS].map(|name| groups.folder.join(name));
         let own = std::process::id();
         let all = || [own].into_iter().chain(others.iter().copied());
-        let moved = all().try_for_each(|process| groups.enlist(&leaf, process));
-        let begun = moved.and_then(|()| groups.write(&groups.folder, "cgroup.subtree_control", CONTROLLERS));
-        if let Err(error) = begun {
+        let begin = || {
+            groups.make(&leaf)?;
+            all().try_for_each(|process| groups.enlist(&leaf, process))?;
+            groups.write(&groups.folder, "cgroup.subtree_control", CONTROLLERS)?;
+            groups.make(&users)?;
+            groups.write(&users, "cgroup.subtree_control", CONTROLLERS)
+        };
+        if let Err(error) = begin() {
+            let _ = groups.files.remove(&users);
+            let _ = groups.write(&groups.folder, "cgroup.subtree_control", NO_CONTROLLERS);
             all().for_each(|process| _ = groups.enlist(&groups.folder, process));
             let _ = groups.files.remove(&leaf);
             return Err(groups.obstacle(&error));
@@ -106,11 +152,9 @@ impl Groups {
 
     /// Ends and removes what an earlier server has left here.
     fn clear(&self) {
-        for user in self.files.groups(&self.folder).unwrap_or_default() {
-            if !user.starts_with(OF_USER) {
-                continue;
-            }
-            let user = self.folder.join(user);
+        let users = self.folder.join(USERS);
+        for user in self.files.groups(&users).unwrap_or_default() {
+            let user = users.join(user);
             let _ = self.write(&user, "cgroup.kill", "1");
             for worker in self.files.groups(&user).unwrap_or_default() {
                 self.remove_emptied(&user.join(worker));
@@ -119,28 +163,24 @@ impl Groups {
         }
     }
 
+    /// The limits that a user's group has; `None`: it has no group.
+    pub(crate) fn limits_of(&self, user: Name) -> Option<HostLimits> {
+        lock(&self.users).get(&user).map(|user| user.limits)
+    }
+
     /// Puts a user's worker under the user's limits, which are written anew: the policy may have others than before.
     ///
     /// # Errors
-    /// The system's. The worker then is under no limit, and must not go on.
+    /// The system's. The worker then may be under no limit, and must not go on.
     pub(crate) fn enter(self: &Arc<Self>, user: Name, limits: HostLimits, process: u32) -> io::Result<Membership> {
-        let _turn = lock(&self.changing);
-        let of_user = self.folder.join(format!("{OF_USER}{user}"));
-        let folder = of_user.join(format!("{OF_WORKER}{process}"));
-        self.make(&of_user)?;
-        let entered = self.limit(&of_user, limits).and_then(|()| {
-            self.write(&of_user, "cgroup.subtree_control", "+memory")?;
-            self.make(&folder)?;
-            self.enlist(&folder, process)
-        });
-        match entered {
-            Ok(()) => Ok(Membership { groups: Arc::clone(self), of_user, folder }),
-            Err(error) => {
-                let _ = self.files.remove(&folder);
-                let _ = self.files.remove(&of_user);
-                Err(error)
-            }
-        }
+        let of_user = OfUser::of(self, user, limits)?;
+        self.limit(&of_user.folder, limits)?;
+        self.write(&of_user.folder, "cgroup.subtree_control", "+memory")?;
+        let folder = of_user.folder.join(format!("{OF_WORKER}{}", self.workers.fetch_add(1, Ordering::Relaxed)));
+        self.files.make(&folder)?;
+        let membership = Membership { of_user, folder };
+        self.enlist(&membership.folder, process)?;
+        Ok(membership)
     }
 
     fn limit(&self, of_user: &Path, HostLimits { memory, processors, tasks }: HostLimits) -> io::Result<()> {
@@ -189,24 +229,57 @@ fn warn_of_left(folder: &Path, error: &io::Error) {
     warn(format_args!("a control group is left until the next start: {}: {error}", folder.display()));
 }
 
+impl OfUser {
+    fn of(groups: &Arc<Groups>, user: Name, limits: HostLimits) -> io::Result<Self> {
+        let folder = groups.folder.join(USERS).join(format!("{OF_USER}{user}"));
+        let mut users = lock(&groups.users);
+        groups.make(&folder)?;
+        let its = users.entry(user).or_insert(User { workers: 0, limits });
+        its.workers += 1;
+        its.limits = limits;
+        Ok(Self { groups: Arc::clone(groups), user, folder })
+    }
+}
+
+impl Drop for OfUser {
+    fn drop(&mut self) {
+        let mut users = lock(&self.groups.users);
+        let Some(user) = users.get_mut(&self.user) else { return };
+        user.workers -= 1;
+        if user.workers > 0 {
+            return;
+        }
+        users.remove(&self.user);
+        match self.groups.files.remove(&self.folder) {
+            // What a worker's end has left there was said, and the user's next worker finds the group.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => warn_of_left(&self.folder, &error),
+            Ok(()) => {}
+        }
+    }
+}
+
 impl Membership {
-    /// Whether the kernel has killed it for lack of host memory: its user's limit, or all of the server's.
-    pub(crate) fn ran_short(&self) -> bool {
-        let counts = self.groups.files.read(&self.folder.join("memory.events")).unwrap_or_default();
-        let kills = counts.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        kills.is_some_and(|kills| kills.trim() != "0")
+    /// What was short, if the kernel has killed it for lack of host memory.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        let has = |folder: &Path, event: &str| {
+            let counts = self.of_user.groups.files.read(&folder.join("memory.events")).unwrap_or_default();
+            let count = counts.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' '));
+            count.is_some_and(|count| count.trim() != "0")
+        };
+        // The kernel counts "oom" where the limit was met, and "oom_kill" where the process was.
+        let whose = || if has(&self.of_user.folder, "oom") { Shortage::OfUser } else { Shortage::OfServer };
+        has(&self.folder, "oom_kill").then(whose)
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let groups = &self.groups;
+        let groups = &self.of_user.groups;
         // An older kernel has no such file: what is left then stays within its user's limits.
         let _ = groups.write(&self.folder, "cgroup.kill", "1");
         groups.remove_emptied(&self.folder);
-        let _turn = lock(&groups.changing);
-        // Other workers of the user may be there.
-        let _ = groups.files.remove(&self.of_user);
     }
 }
 

@@ -23,13 +23,11 @@ pub(crate) use self::before_kill::BeforeKill;
 use self::lines::{Line, Lines};
 use self::process::Handle;
 pub(crate) use self::process::Process;
-use super::groups::{Limited, Membership};
+use super::groups::{Limited, Membership, Shortage};
 use crate::error::DaemonError;
 
 /// A worker's time to end after it has said that it ends, or should have.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Why a worker has ended that the kernel has killed.
-const SHORT: &str = "the host memory of its user's workers is used up (host-memory of the policy)";
 /// The most bytes of a report. The longest one says why a session ended, in at most a log line's bytes.
 const REPORT_BYTES: usize = 64 << 10;
 /// Bytes of a line for the log.
@@ -108,6 +106,8 @@ pub(crate) struct End {
     pub(crate) kind: SessionEnd,
     /// In words; `None` if its client left.
     pub(crate) why: Option<String>,
+    /// Whether its client, who hears nothing from a worker that was killed, is to hear why.
+    pub(crate) is_told: bool,
 }
 
 /// A running worker. Dropping this kills it.
@@ -181,17 +181,17 @@ impl Worker {
         }
         self.ender.await_end_of_work();
         match self.process.wait() {
-            Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None },
-            Ok(_) if voice.failure.is_none() && self.ran_short() => {
-                End { kind: SessionEnd::Failed, why: Some(SHORT.to_owned()) }
-            }
-            Ok(status) => voice.end(status),
-            Err(error) => End { kind: SessionEnd::Failed, why: Some(format!("not known: {error}")) },
+            Ok(status) if status.success() => End { kind: SessionEnd::ClientLeft, why: None, is_told: false },
+            Ok(status) => match self.shortage().filter(|_| voice.failure.is_none()) {
+                Some(why) => End { kind: SessionEnd::Failed, why: Some(why.words().to_owned()), is_told: true },
+                None => voice.end(status),
+            },
+            Err(error) => End { kind: SessionEnd::Failed, why: Some(format!("not known: {error}")), is_told: false },
         }
     }
 
-    fn ran_short(&self) -> bool {
-        self.membership.as_ref().is_some_and(Membership::ran_short)
+    fn shortage(&self) -> Option<Shortage> {
+        self.membership.as_ref().and_then(Membership::shortage)
     }
 
     /// Reads its output until its process has ended and all has been read.
@@ -377,7 +377,7 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
             (None, None) if status.signal().is_some() => (SessionEnd::Signal, status.to_string()),
             (None, None) => (SessionEnd::Failed, status.to_string()),
         };
-        End { kind, why: Some(why) }
+        End { kind, why: Some(why), is_told: false }
     }
 }
 

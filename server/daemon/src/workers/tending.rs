@@ -190,7 +190,7 @@ fn follow(server: &Server, worker: Worker, running: Running) {
     let ear = places.as_ref().map(|(member, _)| member as &dyn super::supervision::Ear);
     let grace = Duration::from_millis(conditions.grace_ms);
     let log = |entry: &str| server.journal.of_session(source, entry);
-    let End { kind, why } = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
+    let End { kind, why, is_told } = worker.follow(session, grace, log, |report| heed(server, &running, report), ear);
     // Of two workers of a move one has the session.
     let has_session = seat.number() == session;
     // A client that has left meanwhile was not sent away.
@@ -204,6 +204,9 @@ fn follow(server: &Server, worker: Worker, running: Running) {
         audit_end(server, session, why.as_deref());
     }
     if let Some(why) = why {
+        if has_session && is_told {
+            server.sessions().end_at_once(session, why.clone());
+        }
         let whose = if has_session { "" } else { ": the worker of its move" };
         say(server, source, session, format_args!("{whose} ended: {why}"));
     }

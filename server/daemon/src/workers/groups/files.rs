@@ -2,10 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 /// The files of the kernel's hierarchy, or a stand-in's.
 pub(super) trait Files: std::fmt::Debug + Send + Sync {
+    /// Makes a group that nobody else looks into.
     fn make(&self, folder: &Path) -> io::Result<()>;
     fn remove(&self, folder: &Path) -> io::Result<()>;
     /// Writes a value at once, as the kernel demands.
@@ -21,7 +23,7 @@ pub(super) struct Kernel;
 
 impl Files for Kernel {
     fn make(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir(folder)
+        fs::DirBuilder::new().mode(0o700).create(folder)
     }
 
     fn remove(&self, folder: &Path) -> io::Result<()> {

@@ -18,6 +18,8 @@ struct Hierarchy {
     fault: Mutex<Option<(u32, io::ErrorKind)>>,
     /// Processes that need so many looks to be gone.
     linger: Mutex<u32>,
+    /// Writes to this file wait until it names another.
+    held_up: Mutex<Option<PathBuf>>,
 }
 
 impl Files for Arc<Hierarchy> {
@@ -54,6 +56,9 @@ impl Files for Arc<Hierarchy> {
 
     fn write(&self, file: &Path, value: &str) -> io::Result<()> {
         self.meets_fault()?;
+        while lock(&self.held_up).as_deref() == Some(file) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let mut groups = lock(&self.groups);
         let folder = file.parent().expect("a folder");
         if !groups.contains_key(folder) {
@@ -144,17 +149,19 @@ fn a_users_workers_share_its_limits_and_the_last_one_leaves_nothing() {
     assert_eq!(hierarchy.processes("floed"), Some(vec![std::process::id(), 77]));
     let one = groups.enter(alice(), LIMITS, 4711).expect("entered");
     let other = groups.enter(alice(), HostLimits { memory: None, ..LIMITS }, 4712).expect("entered");
-    assert_eq!(hierarchy.processes("user-alice/worker-4711"), Some(vec![4711]));
-    assert_eq!(hierarchy.processes("user-alice"), Some(Vec::new()));
-    let value = |name: &str| hierarchy.value(&format!("user-alice/{name}"));
+    assert_eq!(hierarchy.processes("users/user-alice/worker-1"), Some(vec![4711]));
+    assert_eq!(hierarchy.processes("users/user-alice"), Some(Vec::new()));
+    let value = |name: &str| hierarchy.value(&format!("users/user-alice/{name}"));
     assert_eq!(value("memory.max").as_deref(), Some("max"), "as the policy was last");
     assert_eq!(value("memory.swap.max").as_deref(), Some("max"));
     assert_eq!((value("cpu.max").as_deref(), value("pids.max").as_deref()), (Some("250000 100000"), Some("500")));
     *lock(&hierarchy.linger) = 3;
+    assert_eq!(groups.limits_of(alice()), Some(HostLimits { memory: None, ..LIMITS }));
     drop(one);
-    assert_eq!(hierarchy.names(), ["", "/floed", "/user-alice", "/user-alice/worker-4712"]);
+    assert_eq!(hierarchy.names(), ["", "/floed", "/users", "/users/user-alice", "/users/user-alice/worker-2"]);
     drop(other);
-    assert_eq!(hierarchy.names(), ["", "/floed"]);
+    assert_eq!(hierarchy.names(), ["", "/floed", "/users"]);
+    assert_eq!(groups.limits_of(alice()), None);
     let again = groups.enter(alice(), LIMITS, 4713).expect("entered");
     assert_eq!(value("memory.max").as_deref(), Some("4294967296"));
     assert_eq!(value("memory.swap.max").as_deref(), Some("0"));
@@ -166,15 +173,47 @@ fn who_was_killed_for_lack_of_memory_is_told_from_its_neighbour() {
     let hierarchy = Hierarchy::with(&[]);
     let groups = hierarchy.begin(&[]).expect("begun");
     let [one, other] = [1001, 1002].map(|process| groups.enter(alice(), LIMITS, process).expect("entered"));
-    let counts = |process: u32, kills: u32| {
-        let file = format!("{SERVER}/user-alice/worker-{process}/memory.events");
+    let counts = |group: &str, oom: u32, kills: u32| {
+        let file = format!("{SERVER}/users/user-alice{group}/memory.events");
         lock(&hierarchy.values)
-            .insert(file.into(), format!("low 0\nmax 9\noom 1\noom_kill {kills}\noom_group_kill 0\n"));
+            .insert(file.into(), format!("low 0\nmax 9\noom {oom}\noom_kill {kills}\noom_group_kill 0\n"));
     };
-    assert!(!one.ran_short(), "nothing is known of it");
-    counts(1001, 0);
-    counts(1002, 1);
-    assert!(!one.ran_short() && other.ran_short());
+    assert_eq!(one.shortage(), None, "nothing is known of it");
+    counts("/worker-1", 0, 0);
+    counts("/worker-2", 0, 1);
+    counts("", 0, 1);
+    assert_eq!((one.shortage(), other.shortage()), (None, Some(Shortage::OfServer)), "not the user's limit");
+    counts("", 1, 1);
+    assert_eq!((one.shortage(), other.shortage()), (None, Some(Shortage::OfUser)));
+}
+
+#[test]
+fn a_limit_that_the_kernel_takes_long_over_holds_up_no_other_user() {
+    let hierarchy = Hierarchy::with(&[]);
+    let groups = hierarchy.begin(&[]).expect("begun");
+    let alices = groups.enter(alice(), LIMITS, 1001).expect("entered");
+    *lock(&hierarchy.held_up) = Some(Path::new(SERVER).join("users/user-alice/memory.max"));
+    let held_up = std::thread::spawn({
+        let groups = Arc::clone(&groups);
+        move || groups.enter(alice(), LIMITS, 1002)
+    });
+    let bob = Name::new("bob").expect("a name");
+    drop(groups.enter(bob, LIMITS, 1003).expect("entered"));
+    drop(alices);
+    assert!(!held_up.is_finished());
+    *lock(&hierarchy.held_up) = None;
+    drop(held_up.join().expect("no panic").expect("the group was not removed meanwhile"));
+    assert_eq!(hierarchy.names(), ["", "/floed", "/users"]);
+}
+
+#[test]
+fn a_process_id_that_comes_again_has_a_group_of_its_own() {
+    let hierarchy = Hierarchy::with(&[]);
+    let groups = hierarchy.begin(&[]).expect("begun");
+    let [gone, new] = [4711; 2].map(|process| groups.enter(alice(), LIMITS, process).expect("entered"));
+    drop(gone);
+    assert_eq!(hierarchy.processes("users/user-alice/worker-2"), Some(vec![4711]));
+    drop(new);
 }
 
 #[test]
@@ -192,6 +231,8 @@ fn what_stands_in_the_way_is_named_and_this_process_stays_where_it_was() {
     assert!(refused(&[77], Some((1, io::ErrorKind::ReadOnlyFilesystem))).contains("not handed over to its user"));
     assert!(refused(&[77], Some((2, io::ErrorKind::PermissionDenied))).contains("not handed over to its user"));
     assert!(refused(&[77], Some((4, io::ErrorKind::NotFound))).contains("has no controllers"));
+    assert!(refused(&[77], Some((5, io::ErrorKind::StorageFull))).contains("cannot be used"));
+    assert!(refused(&[77], Some((6, io::ErrorKind::StorageFull))).contains("cannot be used"));
 }
 
 #[test]
@@ -202,7 +243,7 @@ fn a_worker_that_cannot_be_limited_leaves_no_group() {
     for write in 1..=8 {
         *lock(&hierarchy.fault) = Some((write, io::ErrorKind::StorageFull));
         groups.enter(alice(), LIMITS, 4711).expect_err("refused");
-        assert_eq!(hierarchy.names(), ["", "/floed"], "{write}");
+        assert_eq!(hierarchy.names(), ["", "/floed", "/users"], "{write}");
     }
     *lock(&hierarchy.fault) = Some((9, io::ErrorKind::StorageFull));
     drop(groups.enter(alice(), LIMITS, 4711).expect("nothing more is written"));
@@ -215,17 +256,18 @@ fn a_kernel_without_swap_is_no_failure() {
     // The user's group, its memory, its swap.
     *lock(&hierarchy.fault) = Some((3, io::ErrorKind::NotFound));
     let entered = groups.enter(alice(), LIMITS, 4711).expect("entered");
-    assert_eq!(hierarchy.value("user-alice/cpu.max").as_deref(), Some("250000 100000"));
+    assert_eq!(hierarchy.value("users/user-alice/cpu.max").as_deref(), Some("250000 100000"));
     drop(entered);
 }
 
 #[test]
 fn what_an_earlier_server_has_left_is_ended_and_nothing_else() {
     let hierarchy = Hierarchy::with(&[]);
-    for (group, process) in [("user-bob", None), ("user-bob/worker-9", Some(9)), ("others", Some(8))] {
+    let left = [("users", None), ("users/user-bob", None), ("users/user-bob/worker-9", Some(9)), ("others", Some(8))];
+    for (group, process) in left {
         lock(&hierarchy.groups).insert(Path::new(SERVER).join(group), process.into_iter().collect());
     }
     hierarchy.begin(&[]).expect("begun");
-    assert_eq!(hierarchy.names(), ["", "/floed", "/others"]);
+    assert_eq!(hierarchy.names(), ["", "/floed", "/others", "/users"]);
     assert_eq!(hierarchy.processes("others"), Some(vec![8]));
 }
