@@ -35,6 +35,7 @@ fn look(server: &Weak<Server>) {
         for (session, why) in due(&sessions, |name| server.users.rights(name)) {
             server.sessions().end(session, why);
         }
+        server.groups.iter().for_each(|groups| groups.tidy());
     }
 }
 

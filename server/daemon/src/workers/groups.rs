@@ -49,8 +49,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Groups {
     files: Box<dyn Files>,
     folder: PathBuf,
-    /// Users that have a group. Whoever makes or removes one has this lock, and does nothing else under it: the kernel may
-    /// take long over a user's limit.
+    /// Users that have a group. Whoever makes or removes one has this lock. Nobody writes limits under it: the kernel may take
+    /// long over one.
     users: Mutex<BTreeMap<Name, User>>,
     /// The workers so far. A worker's group has its number: its process id may be another's before the group is removed.
     workers: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct Groups {
 /// A user that has a group.
 #[derive(Debug)]
 struct User {
-    /// Workers that are in there, or about to be. The last one removes it.
+    /// Workers that are in there, or about to be.
     workers: u32,
     limits: HostLimits,
 }
@@ -163,6 +163,39 @@ impl Groups {
         }
     }
 
+    /// Removes groups that are not needed any more, to be called from time to time.
+    pub(crate) fn tidy(&self) {
+        self.sweep(&mut lock(&self.users));
+    }
+
+    /// Removes the groups of users without workers. One stays while programs have memory that workers touched first: in a
+    /// new group nothing of it would count.
+    fn sweep(&self, users: &mut BTreeMap<Name, User>) {
+        users.retain(|name, user| {
+            let folder = self.folder_of(*name);
+            if user.workers > 0 || self.count(&folder, "memory.stat", "shmem").is_some_and(|bytes| bytes > 0) {
+                return true;
+            }
+            match self.files.remove(&folder) {
+                // What a worker's end has left there was said, and the user's next worker finds the group.
+                Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::NotFound) => {}
+                Err(error) => warn_of_left(&folder, &error),
+                Ok(()) => {}
+            }
+            false
+        });
+    }
+
+    fn folder_of(&self, user: Name) -> PathBuf {
+        self.folder.join(USERS).join(format!("{OF_USER}{user}"))
+    }
+
+    /// What the kernel counts in a group by this name.
+    fn count(&self, folder: &Path, file: &str, name: &str) -> Option<u64> {
+        let counts = self.files.read(&folder.join(file)).ok()?;
+        counts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
     /// The limits that a user's group has; `None`: it has no group.
     pub(crate) fn limits_of(&self, user: Name) -> Option<HostLimits> {
         lock(&self.users).get(&user).map(|user| user.limits)
@@ -231,12 +264,13 @@ fn warn_of_left(folder: &Path, error: &io::Error) {
 
 impl OfUser {
     fn of(groups: &Arc<Groups>, user: Name, limits: HostLimits) -> io::Result<Self> {
-        let folder = groups.folder.join(USERS).join(format!("{OF_USER}{user}"));
+        let folder = groups.folder_of(user);
         let mut users = lock(&groups.users);
         groups.make(&folder)?;
         let its = users.entry(user).or_insert(User { workers: 0, limits });
         its.workers += 1;
         its.limits = limits;
+        groups.sweep(&mut users);
         Ok(Self { groups: Arc::clone(groups), user, folder })
     }
 }
@@ -244,30 +278,18 @@ impl OfUser {
 impl Drop for OfUser {
     fn drop(&mut self) {
         let mut users = lock(&self.groups.users);
-        let Some(user) = users.get_mut(&self.user) else { return };
-        user.workers -= 1;
-        if user.workers > 0 {
-            return;
+        if let Some(user) = users.get_mut(&self.user) {
+            user.workers -= 1;
         }
-        users.remove(&self.user);
-        match self.groups.files.remove(&self.folder) {
-            // What a worker's end has left there was said, and the user's next worker finds the group.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => warn_of_left(&self.folder, &error),
-            Ok(()) => {}
-        }
+        self.groups.sweep(&mut users);
     }
 }
 
 impl Membership {
     /// What was short, if the kernel has killed it for lack of host memory.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
-        let has = |folder: &Path, event: &str| {
-            let counts = self.of_user.groups.files.read(&folder.join("memory.events")).unwrap_or_default();
-            let count = counts.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' '));
-            count.is_some_and(|count| count.trim() != "0")
-        };
+        let groups = &self.of_user.groups;
+        let has = |folder: &Path, event| groups.count(folder, "memory.events", event).is_some_and(|count| count > 0);
         // The kernel counts "oom" where the limit was met, and "oom_kill" where the process was.
         let whose = || if has(&self.of_user.folder, "oom") { Shortage::OfUser } else { Shortage::OfServer };
         has(&self.folder, "oom_kill").then(whose)

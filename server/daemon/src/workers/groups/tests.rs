@@ -207,6 +207,25 @@ fn a_limit_that_the_kernel_takes_long_over_holds_up_no_other_user() {
 }
 
 #[test]
+fn a_users_group_stays_while_programs_have_memory_that_counts_there() {
+    let hierarchy = Hierarchy::with(&[]);
+    let groups = hierarchy.begin(&[]).expect("begun");
+    let has = |bytes: u64| {
+        let file = format!("{SERVER}/users/user-alice/memory.stat");
+        lock(&hierarchy.values).insert(file.into(), format!("anon 7\nshmem {bytes}\nshmem_thp 0\n"));
+    };
+    has(4096);
+    drop(groups.enter(alice(), LIMITS, 1001).expect("entered"));
+    assert_eq!(hierarchy.names(), ["", "/floed", "/users", "/users/user-alice"]);
+    let bob = Name::new("bob").expect("a name");
+    let bobs = groups.enter(bob, LIMITS, 1002).expect("entered");
+    assert_eq!(hierarchy.processes("users/user-alice"), Some(Vec::new()));
+    has(0);
+    drop(bobs);
+    assert_eq!(hierarchy.names(), ["", "/floed", "/users"]);
+}
+
+#[test]
 fn a_process_id_that_comes_again_has_a_group_of_its_own() {
     let hierarchy = Hierarchy::with(&[]);
     let groups = hierarchy.begin(&[]).expect("begun");
