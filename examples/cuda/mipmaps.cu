@@ -249,7 +249,7 @@ __global__ void read_volume(cudaTextureObject_t texture, float *out) {
 }
 
 __global__ void read_line(cudaTextureObject_t texture, float *out) {
-    out[threadIdx.x] = tex1DLod<float>(texture, 0.8f, static_cast<float>(threadIdx.x));
+    out[threadIdx.x] = tex1DLod<float>(texture, 0.85f, static_cast<float>(threadIdx.x));
 }
 
 // Layers stay as many on each level, slices become fewer.
@@ -293,7 +293,7 @@ static void other_dimensions(Verdict &verdict) {
     levels = fill(line, make_cudaExtent(10, 0, 0), 4, 6);
     want.clear();
     for (unsigned level = 0; level < 4; ++level)
-        want.push_back(levels.values[level][static_cast<size_t>(0.8f * levels.size(level).width)]);
+        want.push_back(levels.values[level][static_cast<size_t>(0.85f * levels.size(level).width)]);
     texture = make_texture(line, description(cudaFilterModePoint));
     read_line<<<1, 4>>>(texture, out);
     CHECK_LAUNCH();
@@ -318,14 +318,6 @@ static void shapes_and_refusals(Verdict &verdict) {
     verdict.expect(of_level.x == 32 && of_level.f == cudaChannelFormatKindFloat, "the format of a level");
     verdict.expect(level == again, "a level is the same each time");
     verdict.expect(cudaGetMipmappedArrayLevel(&level, mipmapped, 3) == cudaErrorInvalidValue, "a level beyond the last");
-    cudaResourceDesc what{};
-    what.resType = cudaResourceTypeMipmappedArray;
-    what.res.mipmap.mipmap = mipmapped;
-    cudaTextureDesc how = description(cudaFilterModePoint);
-    how.normalizedCoords = 0;
-    cudaTextureObject_t texture;
-    verdict.expect(cudaCreateTextureObject(&texture, &what, &how, nullptr) == cudaErrorInvalidValue,
-                   "coordinates in elements");
     CHECK(cudaFreeMipmappedArray(mipmapped));
     cudaGetLastError();
 }

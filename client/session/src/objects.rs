@@ -6,7 +6,6 @@ pub(crate) mod array;
 pub(crate) mod content;
 pub(crate) mod context;
 pub(crate) mod device;
-pub(crate) mod early;
 pub(crate) mod event;
 pub(crate) mod exec;
 pub(crate) mod fitting;

@@ -195,8 +195,8 @@ fn for_nccl(settings: &Settings, listeners: &[Listener]) -> Vec<Address> {
     own.cloned().into_iter().chain(settings.peers.iter().cloned()).collect()
 }
 
-/// The servers that workers here may be connected to. With NVIDIA's driver none: the differential fuzzer read wrong bytes over two
-/// daemons there, and it is not known yet whether links are the cause (docs/explanation/between-servers.md).
+/// The servers that workers here may be connected to. With NVIDIA's driver none: two of 48 programs of the differential fuzzer did
+/// not end with links there, and it is not known why (docs/explanation/between-servers.md).
 fn linked(named: &[Address], kind: &str) -> Vec<Address> {
     if kind == "cpu" || named.is_empty() {
         return named.to_vec();

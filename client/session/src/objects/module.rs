@@ -3,6 +3,7 @@
 
 pub(crate) mod ahead;
 mod asking;
+pub(crate) mod early;
 pub(crate) mod load;
 pub(crate) mod record;
 

@@ -11,7 +11,7 @@
 //! - A NaN made by f32, f16 or bf16 arithmetic is the canonical one (`0x7fffffff`, `0x7fff`), as GPUs make it.
 //!   Arithmetic of f64 makes a NaN operand quiet and keeps its payload. Of several it takes the host's choice, which may
 //!   differ from a GPU's.
-//! - All functions but the conversions of 8-bit floats were compared with an H200 over 524 instruction forms. Apart from the choice among several f64 NaN,
+//! - All functions were compared with an H200 over 524 instruction forms, conversions of 8-bit floats at their edges with an H100. Apart from the choice among several f64 NaN,
 //!   exact instructions agree bit for bit. Approximate ones agree within 2 ulp where hardware keeps to its documented
 //!   error.
 //! - If the ISA leaves a result open, the function's comment states the choice.
