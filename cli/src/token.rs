@@ -62,8 +62,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let (number, text) = floe_users::make(&folder, Name::new(user)?)?;
             println!("{text}");
             eprintln!("floe: token {number} of {user}; it is shown this once");
-            if is_first {
-                eprintln!("floe: it is the first in {}: a server that runs has to be started again", folder.display());
+            // The server's key, which is made with it, is root's: whoever root's server has become cannot read it any more.
+            if is_first && rustix::process::geteuid().is_root() {
+                eprintln!(
+                    "floe: it is the first in {}: a running server of root's that serves as another user has to be started again",
+                    folder.display()
+                );
             }
         }
         Action::List { json } => {
