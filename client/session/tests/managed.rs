@@ -148,6 +148,31 @@ fn launches_of_other_threads_stand_behind_what_is_sent(client: &Client, function
     client.mem_free(at).unwrap();
 }
 
+/// Threads that launch without a pause wait for what one of them has sent, and then no more: none waits for another's wait.
+fn launches_wait_once_for_what_is_sent(client: &Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    let context = client.ctx_get_current().unwrap();
+    write(at, 1);
+    let (before, asked) = (server.count("SynchronizeStream"), ASKED.load(Ordering::SeqCst));
+    IS_SLOW.store(true, Ordering::SeqCst);
+    let launch_often = || {
+        for _ in 0..10 {
+            launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.ctx_set_current(context).unwrap();
+            launch_often();
+        });
+        until("bytes are sent ahead of a launch", || ASKED.load(Ordering::SeqCst) > asked);
+        launch_often();
+    });
+    IS_SLOW.store(false, Ordering::SeqCst);
+    assert!(server.count("SynchronizeStream") - before <= 2, "each launch waits");
+    client.mem_free(at).unwrap();
+}
+
 /// Memory that is attached to a stream may still be used by others' work; a touch waits for that once, then for its stream's.
 fn memory_attached_behind_others_work_waits_for_that_once(client: &Client, server: &Server, function: Function) {
     let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
@@ -212,12 +237,12 @@ unsafe extern "C" fn awaits_release(_nothing: *mut c_void) {
     }
 }
 
-/// A launch that waits for its bytes does not keep a function from returning: a GPU may copy them only behind its stream. But where
+/// A launch or fill that waits for its bytes does not keep a function from returning: a GPU may copy them only behind its stream. But where
 /// the function was running when they were sent, they may be what it wrote, and its stream goes on behind them.
-fn a_function_returns_while_a_launch_waits_for_its_bytes(client: &'static Client, server: &Server, function: Function) {
+fn a_function_returns_while_work_waits_for_its_bytes(client: &'static Client, server: &Server, function: Function) {
     let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
     let context = client.ctx_get_current().unwrap();
-    for runs_at_once in [false, true] {
+    for (runs_at_once, names_bytes) in [(false, false), (true, false), (false, true), (true, true)] {
         write(at, 1);
         IS_RELEASED.store(!runs_at_once, Ordering::SeqCst);
         *STANDING.lock().unwrap() = Some(Standing { runs_at_once, ..Standing::default() });
@@ -232,14 +257,17 @@ fn a_function_returns_while_a_launch_waits_for_its_bytes(client: &'static Client
         let (launched, outcome) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             client.ctx_set_current(context).unwrap();
-            launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+            match names_bytes {
+                true => client.memset_d8_async(at, 2, 4096, Stream::LEGACY).unwrap(),
+                false => launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap(),
+            }
             launched.send(()).unwrap();
         });
         while runs_at_once && STANDING.lock().unwrap().as_ref().is_some_and(|standing| standing.held.is_empty()) {
             std::thread::yield_now();
         }
         IS_RELEASED.store(true, Ordering::SeqCst);
-        outcome.recv_timeout(Duration::from_secs(300)).expect("the launch and the function wait for each other");
+        outcome.recv_timeout(Duration::from_secs(300)).expect("the work and the function wait for each other");
         server.wait_for("HostFunctionDone", done + 1);
         *STANDING.lock().unwrap() = None;
         let names = since(server, before);
@@ -421,9 +449,10 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     let function = client.module_get_function(module, c"add").unwrap();
     only_what_was_touched_goes_ahead_of_a_launch(client, &server, function);
     launches_of_other_threads_stand_behind_what_is_sent(client, function);
+    launches_wait_once_for_what_is_sent(client, &server, function);
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
     threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
-    a_function_returns_while_a_launch_waits_for_its_bytes(client, &server, function);
+    a_function_returns_while_work_waits_for_its_bytes(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
     a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client, function);
     let mut model = Model { client, function, random: Random(1), memory: Vec::new() };

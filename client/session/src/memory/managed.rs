@@ -42,7 +42,7 @@ pub(crate) struct Managed {
     open: AtomicBool,
     /// Launches and copies between their look at `open` and their post.
     leaving: AtomicUsize,
-    /// How many launches have closed pages and sent their bytes.
+    /// How many launches and copies have closed pages and sent their bytes.
     closings: AtomicU64,
     /// Those among them that name managed memory, from before it is closed until they are posted.
     naming: AtomicUsize,
@@ -62,7 +62,7 @@ struct State {
     /// First addresses of those that the program can touch.
     open: BTreeSet<u64>,
     lane: Option<Lane>,
-    /// Launches whose bytes may not have arrived, by their place among all that closed pages.
+    /// Launches and copies whose bytes may not have arrived, by their place among all that closed pages.
     settling: BTreeSet<u64>,
     /// The ranges closed since the last wait, while they are small; `None` if they are large.
     closed: Option<Vec<Range<u64>>>,

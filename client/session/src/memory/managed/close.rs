@@ -101,22 +101,28 @@ impl Vgpu {
             Attachment::Single(own) => own == stream,
         });
         let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
-        // What another launch has sent is this one's, too.
-        let settled = if sent || !state.settling.is_empty() { self.settle_aside(state) } else { self.say_open(state) };
-        outcome.and(settled)
+        outcome.and(self.settle_all(state, sent))
+    }
+
+    /// Waits for what was sent now, and for what others have sent: the work that comes may use it, too.
+    fn settle_all(self: &Arc<Self>, state: MutexGuard<'_, State>, sent: bool) -> CudaResult<()> {
+        if sent || !state.settling.is_empty() { self.settle_aside(state, sent) } else { self.say_open(state) }
     }
 
     /// Waits until what was sent is on the device, and lets others use managed memory meanwhile. A function of the program may have
-    /// to return before it is: a GPU has few queues for copies, so those of its stream may be ahead of these.
-    fn settle_aside(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> CudaResult<()> {
+    /// to return before it is: a GPU has few queues for copies, so those of its stream may be ahead of these. Only a sender has others
+    /// wait, too. If each waiter had, threads that launch would keep each other waiting for ever.
+    fn settle_aside(self: &Arc<Self>, mut state: MutexGuard<'_, State>, sent: bool) -> CudaResult<()> {
         let progress = self.lane(&mut state)?;
-        let closing = self.managed.closings.fetch_add(1, Ordering::SeqCst);
-        state.settling.insert(closing);
+        let closing = sent.then(|| self.managed.closings.fetch_add(1, Ordering::SeqCst));
+        state.settling.extend(closing);
         self.tell_open(&state);
         drop(state);
         let settled = self.settle(&progress);
         let mut state = lock(&self.managed.state);
-        state.settling.remove(&closing);
+        if let Some(closing) = closing {
+            state.settling.remove(&closing);
+        }
         self.say_open(state).and(settled)
     }
 
@@ -125,7 +131,7 @@ impl Vgpu {
         Ok(())
     }
 
-    /// How many launches have closed pages so far: what they closed, a function that begins now cannot write without a fault.
+    /// How many launches and copies have closed pages so far: what they closed, a function that begins now cannot write without a fault.
     pub(super) fn closings(&self) -> u64 {
         self.managed.closings.load(Ordering::SeqCst)
     }
@@ -140,7 +146,7 @@ impl Vgpu {
         let starts = state.open_for(|attached| attached != Attachment::Host);
         let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
         let may_hold_writes = state.settling.range(closings..).next().is_some();
-        let settled = if sent || may_hold_writes { self.settle_aside(state) } else { self.say_open(state) };
+        let settled = if sent || may_hold_writes { self.settle_aside(state, sent) } else { self.say_open(state) };
         outcome.and(settled)
     }
 
@@ -153,11 +159,11 @@ impl Vgpu {
                 held.of_others = true;
             }
         }
-        self.close_all(&mut state, &starts, |_| bytes.clone())
+        let (sent, outcome) = self.close_unsettled(&mut state, &starts, |_| bytes.clone());
+        outcome.and(self.settle_all(state, sent))
     }
 
-    /// Closes bytes of these holdings, for one wait. Until the sent bytes have arrived, launches see that there is
-    /// something open: they come here and wait.
+    /// Closes bytes of these holdings, for one wait, during which nobody else uses managed memory.
     pub(super) fn close_all(
         self: &Arc<Self>,
         state: &mut State,
