@@ -195,3 +195,20 @@ fn server_that_lacks_for_ever_what_it_was_sent_is_not_asked_for_ever() {
     assert_eq!(server.count("LoadLibrary"), 3);
     assert_ne!(client.ctx_get_current(), Ok(Context::NULL));
 }
+
+#[test]
+fn a_server_that_lacks_more_than_there_is_gets_what_there_is() {
+    let mut asked = 0;
+    let server = Server::scripted(move |request, sequence, peer| match request {
+        Request::LoadLibrary(_) => {
+            asked += 1;
+            let missing = if asked == 1 { vec![0, 1, 0, u32::MAX] } else { Vec::new() };
+            peer.reply_borrowed(sequence, &LoadLibraryReply { missing, info: "" });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    assert_eq!((server.count("LoadLibrary"), server.count("LibraryPart")), (2, 1));
+}

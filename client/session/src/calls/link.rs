@@ -53,12 +53,12 @@ impl Vgpu {
             }
             let reply = self.connection.read(LinkLibrary::decode_reply(&answer.body))?;
             if reply.missing.is_empty() {
-                self.statistics.knew_contents(contents.count() - missing.len().min(contents.count()));
+                self.statistics.knew_contents(contents.count() - missing.len());
                 options.write_error("");
                 options.write_info(reply.info);
                 return Ok((id, reply.bytes));
             }
-            missing.extend(reply.missing.into_iter().filter(|index| !missing.contains(index)).collect::<Vec<_>>());
+            contents.note_missing(&mut missing, reply.missing);
         }
         log!(Error, "the server lacks what was sent to it for a link: {} bytes", whole.size());
         Err(CudaError::UNKNOWN)

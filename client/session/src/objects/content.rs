@@ -70,6 +70,15 @@ impl<'a> Contents<'a> {
         }
     }
 
+    /// Notes which the server says that it lacks, each once. It may be wrong about how many there are.
+    pub(crate) fn note_missing(&self, noted: &mut Vec<u32>, missing: Vec<u32>) {
+        for (index, _) in (0..).zip(&self.source.contents) {
+            if missing.contains(&index) && !noted.contains(&index) {
+                noted.push(index);
+            }
+        }
+    }
+
     /// Posts the bytes of those that are wanted, by index, for a library that is to be loaded.
     pub(crate) fn send(&self, vgpu: &Vgpu, library: u64, wanted: &[u32]) -> CudaResult<()> {
         for (pieces, content) in self.kept.containers.iter().zip(0u32..).filter(|(_, index)| wanted.contains(index)) {
