@@ -21,8 +21,8 @@ mod stripes;
 mod waiter;
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Channels, Link, Sender, Spin, Wait};
@@ -65,6 +65,8 @@ struct Shared {
     sender: Sender,
     incoming: Incoming,
     errors: Arc<Errors>,
+    /// Held while the user is told that the link is over.
+    saying: Mutex<()>,
     order: Arc<Order>,
     pending: Arc<Pending>,
     bulk: Bulk,
@@ -103,6 +105,7 @@ impl Connection {
             sender: sender.clone(),
             incoming: Incoming::new(receiver, Spin::of_process()),
             errors,
+            saying: Mutex::default(),
             order,
             pending: Arc::default(),
             bulk: Bulk::new(Spin::of_process(), statistics),

@@ -50,9 +50,9 @@ impl Errors {
         (at != 0).then_some(at)
     }
 
-    /// The link is over. Whether that is news.
-    pub(crate) fn lose(&self, error: CudaError) -> bool {
-        self.lost.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// The link is over; the first error stays.
+    pub(crate) fn lose(&self, error: CudaError) {
+        let _ = self.lost.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Whether the link is over.

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
+use floe_lock::lock;
 use floe_transport::LinkError;
 
 use super::Shared;
@@ -49,9 +50,13 @@ impl Shared {
     }
 
     fn over(&self, error: CudaError, words: std::fmt::Arguments<'_>) {
-        if self.errors.lose(error) {
+        // Who sees the loss may end the program at once: the words go first, and nobody goes on before they are out.
+        let saying = lock(&self.saying);
+        if !self.errors.is_lost() {
             log!(Error, "{words}");
+            self.errors.lose(error);
         }
+        drop(saying);
         // Every reader and writer ends now.
         self.sender.close();
         self.bulk.close();
