@@ -16,14 +16,14 @@ pub(crate) fn obstacle(ids: Ids, (user, group): (u32, u32)) -> Option<String> {
     if !has.contains(NEEDED) {
         return Some("floed has to be started by root, or with CAP_SETUID, CAP_SETGID and CAP_KILL".to_owned());
     }
-    if user == 0 {
-        let what = "make the user that it then becomes (useradd --system floe), or name another with --user";
-        return Some(format!("the server stays root's, who can trace every worker: {what}"));
-    }
     if let Some(own) = [user, group].into_iter().find(|own| ids.all().any(|id| id == *own)) {
         return Some(format!("{own} is the server's own id"));
     }
-    ids.all().find_map(known)
+    if let Some(whose) = ids.all().find_map(known) {
+        return Some(whose);
+    }
+    let what = "make the user that it then becomes (useradd --system floe), or name another with --user";
+    (user == 0).then(|| format!("the server stays root's, who can trace every worker: {what}"))
 }
 
 /// Whose an id is already.
