@@ -200,10 +200,15 @@ impl Vgpu {
         self.connection.call(message).map(|(answer, _)| answer)
     }
 
-    /// The program has synchronized with a stream, an event or the device.
+    /// The program has synchronized with a stream, an event or the device, which was waited for.
     pub(crate) fn note_wait(self: &Arc<Self>) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.count_wait();
         self.open_after_wait();
+    }
+
+    /// The same where that was over already, as far as the program can tell.
+    pub(crate) fn count_wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often it has.

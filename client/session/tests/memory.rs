@@ -166,4 +166,13 @@ fn a_pool_says_what_a_driver_would_reserve() {
     assert_eq!(all(), [0, 40 << 10, 64 << 10, 64 << 10]);
     client.mem_pool_trim_to(pool, 0).unwrap();
     assert_eq!(all(), [0, 40 << 10, 0, 64 << 10]);
+    // An event that is known to be over is synchronized with, too.
+    client.mem_pool_set_attribute(pool, pool_attribute::RELEASE_THRESHOLD, 0).unwrap();
+    let (at, event) = (client.mem_alloc_async(1 << 20, stream).unwrap(), client.event_create(0).unwrap());
+    client.mem_free_async(at, stream).unwrap();
+    client.event_record(event, stream).unwrap();
+    while client.event_query(event) == Err(CudaError::NOT_READY) {}
+    assert_eq!(says(pool_attribute::RESERVED_MEM_CURRENT), 32 << 10);
+    client.event_synchronize(event).unwrap();
+    assert_eq!(says(pool_attribute::RESERVED_MEM_CURRENT), 0);
 }

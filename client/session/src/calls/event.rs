@@ -100,9 +100,11 @@ impl EventCalls for Client {
             return shared.synchronize(&event.vgpu);
         }
         let Some(record) = event.outstanding().filter(|record| !record.seems_over()) else {
+            event.vgpu.count_wait();
             return Ok(());
         };
         if event.goes_on(&record)? {
+            event.vgpu.count_wait();
             return Ok(());
         }
         event.vgpu.send_mirrors()?;

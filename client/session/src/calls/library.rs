@@ -62,11 +62,14 @@ impl Client {
         let wishes = options.plain().next().is_some() || options.unsupported().next().is_some();
         let logs = options.info_capacity() > 0 || options.error_capacity() > 0;
         let certain = || image.kept_for(&[vgpu.takes], &Limits::default()).certain;
-        let why = match self.settings()?.eager_loading {
-            true => "that is the setting",
-            false if wishes || logs => "the program names options",
-            false if !certain() => "it may need a compiler",
-            false => return Ok(true),
+        let why = if self.settings()?.eager_loading {
+            "that is the setting"
+        } else if wishes || logs {
+            "the program names options"
+        } else if !certain() {
+            "it may need a compiler"
+        } else {
+            return Ok(true);
         };
         log!(Debug, "a library is loaded at once, not with its first kernel: {} bytes: {why}", image.size());
         Ok(false)

@@ -58,7 +58,7 @@ impl Vgpu {
                 options.write_info(reply.info);
                 return Ok((id, reply.bytes));
             }
-            contents.note_missing(&mut missing, reply.missing);
+            contents.note_missing(&mut missing, &reply.missing);
         }
         log!(Error, "the server lacks what was sent to it for a link: {} bytes", whole.size());
         Err(CudaError::UNKNOWN)

@@ -42,10 +42,10 @@ pub(crate) struct Managed {
     open: AtomicBool,
     /// Launches and copies between their look at `open` and their post.
     leaving: AtomicUsize,
-    /// How many launches and copies have closed pages and sent their bytes.
-    closings: AtomicU64,
     /// Those among them that name managed memory, from before it is closed until they are posted.
     naming: AtomicUsize,
+    /// How many launches and copies have closed pages and sent their bytes.
+    closings: AtomicU64,
     state: Mutex<State>,
     guests: Guests,
     /// Managed variables, which lie outside the window: start to end.
@@ -126,8 +126,8 @@ impl Managed {
             exists: AtomicBool::new(false),
             open: AtomicBool::new(false),
             leaving: AtomicUsize::new(0),
-            closings: AtomicU64::new(0),
             naming: AtomicUsize::new(0),
+            closings: AtomicU64::new(0),
             state: Mutex::default(),
             guests: Guests::default(),
             variables: RwLock::default(),

@@ -71,7 +71,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Notes which the server says that it lacks, each once. It may be wrong about how many there are.
-    pub(crate) fn note_missing(&self, noted: &mut Vec<u32>, missing: Vec<u32>) {
+    pub(crate) fn note_missing(&self, noted: &mut Vec<u32>, missing: &[u32]) {
         for (index, _) in (0..).zip(&self.source.contents) {
             if missing.contains(&index) && !noted.contains(&index) {
                 noted.push(index);

@@ -130,22 +130,25 @@ impl PoolState {
 
     /// Bytes that a driver would reserve for it, now and at most since the last reset.
     pub(crate) fn reserved(&self) -> (u64, u64) {
-        let mut given = self.given();
-        given.reserve.settle(self.threshold(), self.vgpu.waits());
+        let given = self.settled();
         (given.reserve.bytes(), given.reserve.high())
     }
 
     /// It is to reserve no more than this and what is in use.
     pub(crate) fn trim(&self, keep: u64) {
-        let mut given = self.given();
-        given.reserve.settle(self.threshold(), self.vgpu.waits());
-        given.reserve.shrink(keep);
+        self.settled().reserve.shrink(keep);
     }
 
     /// From now on the most that was reserved is what is reserved.
     pub(crate) fn reset_reserved_high(&self) {
-        let _ = self.reserved();
-        self.given().reserve.reset_high();
+        self.settled().reserve.reset_high();
+    }
+
+    /// What it has given out, with what a driver would have given back by now.
+    fn settled(&self) -> MutexGuard<'_, Given> {
+        let mut given = self.given();
+        given.reserve.settle(self.threshold(), self.vgpu.waits());
+        given
     }
 
     fn threshold(&self) -> u64 {

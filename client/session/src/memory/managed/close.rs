@@ -101,18 +101,18 @@ impl Vgpu {
             Attachment::Single(own) => own == stream,
         });
         let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
-        outcome.and(self.settle_all(state, sent))
+        let others = !state.settling.is_empty();
+        outcome.and(self.settle_aside(state, sent, others))
     }
 
-    /// Waits for what was sent now, and for what others have sent: the work that comes may use it, too.
-    fn settle_all(self: &Arc<Self>, state: MutexGuard<'_, State>, sent: bool) -> CudaResult<()> {
-        if sent || !state.settling.is_empty() { self.settle_aside(state, sent) } else { self.say_open(state) }
-    }
-
-    /// Waits until what was sent is on the device, and lets others use managed memory meanwhile. A function of the program may have
-    /// to return before it is: a GPU has few queues for copies, so those of its stream may be ahead of these. Only a sender has others
-    /// wait, too. If each waiter had, threads that launch would keep each other waiting for ever.
-    fn settle_aside(self: &Arc<Self>, mut state: MutexGuard<'_, State>, sent: bool) -> CudaResult<()> {
+    /// Waits until what was sent is on the device, by this caller or by others whose bytes it awaits. Others may use managed memory
+    /// meanwhile: a function of the program may have to return first, since a GPU has few queues for copies, and those of its stream
+    /// may be ahead of these. Only a sender has others wait. If each waiter had, threads that launch would keep each other waiting.
+    fn settle_aside(self: &Arc<Self>, mut state: MutexGuard<'_, State>, sent: bool, awaits: bool) -> CudaResult<()> {
+        if !sent && !awaits {
+            self.tell_open(&state);
+            return Ok(());
+        }
         let progress = self.lane(&mut state)?;
         let closing = sent.then(|| self.managed.closings.fetch_add(1, Ordering::SeqCst));
         state.settling.extend(closing);
@@ -123,12 +123,8 @@ impl Vgpu {
         if let Some(closing) = closing {
             state.settling.remove(&closing);
         }
-        self.say_open(state).and(settled)
-    }
-
-    fn say_open(&self, state: MutexGuard<'_, State>) -> CudaResult<()> {
         self.tell_open(&state);
-        Ok(())
+        settled
     }
 
     /// How many launches and copies have closed pages so far: what they closed, a function that begins now cannot write without a fault.
@@ -146,8 +142,7 @@ impl Vgpu {
         let starts = state.open_for(|attached| attached != Attachment::Host);
         let (sent, outcome) = self.close_unsettled(&mut state, &starts, |held| held.residency.bytes());
         let may_hold_writes = state.settling.range(closings..).next().is_some();
-        let settled = if sent || may_hold_writes { self.settle_aside(state, sent) } else { self.say_open(state) };
-        outcome.and(settled)
+        outcome.and(self.settle_aside(state, sent, may_hold_writes))
     }
 
     /// Closes these bytes, whatever they are attached to.
@@ -160,7 +155,8 @@ impl Vgpu {
             }
         }
         let (sent, outcome) = self.close_unsettled(&mut state, &starts, |_| bytes.clone());
-        outcome.and(self.settle_all(state, sent))
+        let others = !state.settling.is_empty();
+        outcome.and(self.settle_aside(state, sent, others))
     }
 
     /// Closes bytes of these holdings, for one wait, during which nobody else uses managed memory.

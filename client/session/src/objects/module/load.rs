@@ -131,7 +131,7 @@ impl Loaded {
             }
             forget(vgpu, id)?;
             // The server may lack less than before: its cache may have had no room for all that was sent.
-            contents.note_missing(&mut missing, reply.missing);
+            contents.note_missing(&mut missing, &reply.missing);
         }
         log!(Error, "the server lacks what was sent to it: {} bytes", image.size());
         Err(CudaError::UNKNOWN)
