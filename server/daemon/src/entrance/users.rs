@@ -150,14 +150,20 @@ fn words(policy: &Policy, offered: &[u32]) -> String {
 mod tests {
     use super::*;
 
+    /// Where a policy may be written.
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        (folder, path)
+    }
+
     fn name(text: &str) -> Name {
         Name::new(text).expect("a name")
     }
 
     #[test]
     fn a_broken_policy_stops_a_start_and_changes_nothing_later() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("policy.toml");
+        let (_folder, path) = place();
         let write = |text: &str| std::fs::write(&path, text).expect("written");
         write("[users.alice]\nshares = 1\n");
         assert!(Users::new(Some(path.clone()), &[0]).is_err_and(|error| error.to_string().contains("shares")));
@@ -180,8 +186,7 @@ mod tests {
 
     #[test]
     fn limits_of_this_machine_need_a_start_with_them() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("policy.toml");
+        let (_folder, path) = place();
         let write = |text: &str| std::fs::write(&path, text).expect("written");
         write("[users.alice]\n");
         let users = Users::new(Some(path.clone()), &[0]).expect("a policy");
@@ -197,8 +202,7 @@ mod tests {
 
     #[test]
     fn an_account_without_a_place_in_the_policy_is_no_user() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("policy.toml");
+        let (_folder, path) = place();
         std::fs::write(&path, "[users.root]\n").expect("written");
         let users = Users::new(Some(path.clone()), &[]).expect("a policy");
         assert_eq!(users.of_account(0), Some(name("root")));

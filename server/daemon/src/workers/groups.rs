@@ -270,7 +270,6 @@ impl OfUser {
         let its = users.entry(user).or_insert(User { workers: 0, limits });
         its.workers += 1;
         its.limits = limits;
-        groups.sweep(&mut users);
         Ok(Self { groups: Arc::clone(groups), user, folder })
     }
 }
