@@ -108,7 +108,12 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
     let mut flags = flags(arguments, installation)?;
     flags.clear_trace()?;
-    let libraries = preloaded(&flags.settings()?, installation)?;
+    let settings = flags.settings()?;
+    if runs_beside_the_gpus(&settings) && settings.job.is_none() {
+        // Else ranks of this run would find each other's node by their communicators only.
+        command.env("FLOE_JOB", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
+    }
+    let libraries = preloaded(&settings, installation)?;
     if let Some(list) = libraries.join(OsStr::new(" ")).to_str().filter(|list| !list.is_empty()) {
         command.env("LD_PRELOAD", listed("LD_PRELOAD", Path::new(list), " "));
     }

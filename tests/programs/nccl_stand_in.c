@@ -38,6 +38,8 @@ static __thread int call_count;
 static char last[256] = "nothing failed";
 
 static int (*stream_synchronize)(void *);
+static int (*current_device)(int *);
+static int (*bus_id)(char *, int, int);
 static int (*to_host)(void *, uint64_t, size_t);
 static int (*to_device)(uint64_t, const void *, size_t);
 
@@ -53,7 +55,9 @@ static int load_driver(void) {
     stream_synchronize = (int (*)(void *))dlsym(driver, "cuStreamSynchronize");
     to_host = (int (*)(void *, uint64_t, size_t))dlsym(driver, "cuMemcpyDtoH_v2");
     to_device = (int (*)(uint64_t, const void *, size_t))dlsym(driver, "cuMemcpyHtoD_v2");
-    return stream_synchronize && to_host && to_device ? 0 : -1;
+    current_device = (int (*)(int *))dlsym(driver, "cuCtxGetDevice");
+    bus_id = (int (*)(char *, int, int))dlsym(driver, "cuDeviceGetPCIBusId");
+    return stream_synchronize && to_host && to_device && current_device && bus_id ? 0 : -1;
 }
 
 /* The address of the one interface that NCCL would take. */
@@ -113,8 +117,9 @@ static int get(int fd, void *bytes, size_t count) {
     return 0;
 }
 
-/* What a rank says to the root, and the root to all: ranks, and where each listens. */
-typedef struct { uint64_t magic; int rank, ranks; struct sockaddr_in6 at; } Hello;
+/* What a rank says to the root, and the root to all: ranks, where each listens, its node and its GPU. */
+typedef struct { struct sockaddr_in6 at; uint64_t node; char gpu[16]; } Place;
+typedef struct { uint64_t magic; int rank, ranks; Place place; } Hello;
 
 typedef struct { int listener; uint64_t magic; } Root;
 
@@ -122,7 +127,7 @@ static void *serve_root(void *argument) {
     Root root = *(Root *)argument;
     free(argument);
     int from[MOST_RANKS], there = 0, ranks = 1;
-    struct sockaddr_in6 at[MOST_RANKS];
+    Place at[MOST_RANKS];
     while (there < ranks) {
         Hello hello;
         int fd = accept(root.listener, NULL, NULL);
@@ -133,7 +138,7 @@ static void *serve_root(void *argument) {
         }
         ranks = hello.ranks;
         from[hello.rank] = fd;
-        at[hello.rank] = hello.at;
+        at[hello.rank] = hello.place;
         there++;
     }
     for (int rank = 0; rank < ranks; rank++) {
@@ -173,19 +178,50 @@ static int uses_shared_memory(void) {
     return memcmp(other, "floe", 4);
 }
 
+/* NCCL's node: a hash of its variable, or else of nothing, as all processes of a machine have it. */
+static uint64_t own_node(void) {
+    const char *name = getenv("NCCL_HOSTID");
+    uint64_t hash = 0xcbf29ce484222325;
+    while (name && *name) hash = (hash ^ (unsigned char)*name++) * 0x100000001b3;
+    return hash;
+}
+
+static int own_gpu(char *gpu, int length) {
+    int device;
+    return current_device(&device) || bus_id(gpu, length, device) ? -1 : 0;
+}
+
+/* NCCL has no two ranks of a node on one GPU. A test says how many nodes there are to be. */
+static Result judge(const Place *at, int ranks) {
+    int nodes = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        int is_new = 1;
+        for (int other = 0; other < rank; other++) {
+            if (at[other].node != at[rank].node) continue;
+            is_new = 0;
+            if (memcmp(at[other].gpu, at[rank].gpu, sizeof at[rank].gpu) == 0) return fail(5, "two ranks on one GPU");
+        }
+        nodes += is_new;
+    }
+    const char *wanted = getenv("NCCL_STAND_IN_NODES");
+    return wanted && atoi(wanted) != nodes ? fail(5, "another number of nodes") : SUCCESS;
+}
+
 /* Every rank listens; the higher one of a pair connects and says which it is. */
 static Result meet(Comm *comm, const UniqueId *id) {
     Handle handle;
     memcpy(&handle, id, sizeof handle);
-    Hello hello = { .magic = handle.magic, .rank = comm->rank, .ranks = comm->ranks };
-    struct sockaddr_in6 at[MOST_RANKS];
-    int listener = listen_somewhere(&hello.at), root = connect_to(&handle.root);
-    if (listener < 0 || root < 0) return fail(SYSTEM_ERROR, "the root is not reached");
+    Hello hello = { .magic = handle.magic, .rank = comm->rank, .ranks = comm->ranks, .place.node = own_node() };
+    Place at[MOST_RANKS];
+    int listener = listen_somewhere(&hello.place.at), root = connect_to(&handle.root);
+    if (listener < 0 || root < 0 || own_gpu(hello.place.gpu, sizeof hello.place.gpu)) return fail(SYSTEM_ERROR, "the root is not reached");
     if (put(root, &hello, sizeof hello) || get(root, at, sizeof at[0] * (size_t)comm->ranks))
         return fail(REMOTE_ERROR, "the root is gone");
     close(root);
+    Result judged = judge(at, comm->ranks);
+    if (judged != SUCCESS) return judged;
     for (int peer = 0; peer < comm->rank; peer++) {
-        comm->socket[peer] = connect_to(&at[peer]);
+        comm->socket[peer] = connect_to(&at[peer].at);
         if (comm->socket[peer] < 0 || put(comm->socket[peer], &comm->rank, sizeof comm->rank))
             return fail(REMOTE_ERROR, "a rank is not reached");
     }

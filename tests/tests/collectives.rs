@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// Longest time for a rank to notice that another is gone, before a test calls it stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// To the stand-in: how many nodes there are to be.
+const NODES: &str = "NCCL_STAND_IN_NODES";
+
 /// The stand-in and the program, built.
 struct Built {
     folder: TempDir,
@@ -87,14 +90,55 @@ fn two_ranks_of_a_process_on_two_daemons_over_rings_in_shared_memory() {
     ranks_of_one_process(false, Floed::shm);
 }
 
-/// Also of one server, where it is asked for: no two workers are one machine to NCCL.
+/// Also of one GPU, where it is asked for: to NCCL they are of two nodes then.
 #[test]
 fn three_ranks_of_which_two_are_on_one_daemon() {
     let built = Built::new();
     let daemons = built.daemons(true);
     let mut places = places(&daemons, |daemon| daemon.tcp().to_owned());
     places.push(places[1].clone());
-    is_right(&built.program(&["together", "3"]).on_each(&daemons[0], &places).run());
+    is_right(&built.program(&["together", "3"]).variable(NODES, "3").on_each(&daemons[0], &places).run());
+}
+
+/// Ranks of one server are one node of NCCL's, so that they talk over NVLink, but for further ones of the same GPU.
+#[test]
+fn ranks_of_one_daemon_are_one_node_if_each_has_a_gpu() {
+    let built = Built::new();
+    let library = built.path("libnccl.so.2").display().to_string();
+    let daemon = Floed::start_with(&["--nccl", &library], &[("FLOE_CPU_DEVICES", "2")]);
+    let run = |gpus: &[u32], nodes: &str| {
+        let places: Vec<String> = gpus.iter().map(|gpu| format!("{}:{gpu}", daemon.tcp())).collect();
+        let program = built.program(&["together", &gpus.len().to_string()]).variable(NODES, nodes);
+        is_right(&program.on_each(&daemon, &places).flag("--nccl").flag("forwarded").run());
+        daemon.wait_for_workers(0);
+    };
+    run(&[0, 1], "1");
+    run(&[0, 1, 1, 0], "2");
+    run(&[1, 0, 1], "2");
+    // Places of those that have ended are free.
+    run(&[1, 0], "1");
+}
+
+#[test]
+fn ranks_in_processes_of_their_own_are_one_node_too() {
+    let built = Built::new();
+    let library = built.path("libnccl.so.2").display().to_string();
+    let daemon = Floed::start_with(&["--nccl", &library], &[("FLOE_CPU_DEVICES", "2")]);
+    let run = |rank: usize, id: &str, job: &str| {
+        let arguments = ["rank", &rank.to_string(), "2", id];
+        let place = format!("{}:{rank}", daemon.tcp());
+        let program = built.program(&arguments).variable(NODES, "1").variable("FLOE_JOB", job);
+        program.on_each(&daemon, &[place]).flag("--nccl").flag("forwarded").run()
+    };
+    // Of one job and of two: the communicator tells as well which ranks belong together.
+    for (id, jobs) in [("one", ["a", "a"]), ("two", ["b", "c"])] {
+        let id = built.path(id).display().to_string();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| run(0, &id, jobs[0]));
+            is_right(&run(1, &id, jobs[1]));
+            is_right(&first.join().expect("it runs"));
+        });
+    }
 }
 
 /// With no other server named: the list of servers is the workers' own.

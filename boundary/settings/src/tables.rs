@@ -54,6 +54,8 @@ table! {
         "Threads of one copy of pageable memory, 1 to 64. Over TCP they work beside those of the connections.";
     nccl: Nccl, "FLOE_NCCL", KeyAndFlag("nccl"), "WHERE", default "auto",
         "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded if vGPUs are on several servers.";
+    job: Text, "FLOE_JOB", Variable, "NAME", unset "each floe run is one",
+        "What the ranks of one job have in common. NCCL beside the GPUs has ranks of one job and server talk over NVLink.";
     own_cupti: Switch, "FLOE_OWN_CUPTI", KeyAndFlag("own-cupti"), "", default "no",
         "Leave the program its own CUPTI, which sees no GPU of floe's. Otherwise profilers get floe's, which does.";
     trace_file: FilePath, "FLOE_TRACE_FILE", KeyAndFlag("trace"), "FILE", unset "no trace",

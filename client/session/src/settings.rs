@@ -66,6 +66,8 @@ pub struct Settings {
     pub eager_loading: bool,
     /// Where NCCL runs.
     pub nccl: Nccl,
+    /// What the ranks of its job have in common.
+    pub job: Option<String>,
     /// Whether the program keeps its own CUPTI.
     pub own_cupti: bool,
     /// Whether synchronizations may return at once.
@@ -126,6 +128,7 @@ impl Settings {
             bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
+            job: values.job.clone(),
             own_cupti: values.own_cupti,
             far: values.far,
             trace_file: values.trace_file.clone(),

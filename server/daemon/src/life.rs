@@ -34,6 +34,7 @@ use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
 use crate::server::Server;
 use crate::usage::accounting::HOST_MEMORY;
+use crate::usage::nodes::Nodes;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
@@ -60,8 +61,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     lines::start(settings.log_format, settings.values.log_level);
     let (signal, reload) = (signals(&[SIGTERM, SIGINT])?, reload_signal(settings)?);
     let (served, folder) = private(settings)?;
-    let token = token(settings)?;
-    let user_tokens = UserTokens::open(settings.tokens())?;
+    let (token, user_tokens) = (token(settings)?, UserTokens::open(settings.tokens())?);
     say_what_is_unusual(settings, served.is_none());
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     let port = settings.metrics.map(figures::listen).transpose()?;
@@ -74,7 +74,8 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let sessions = Table::new(sessions(&probe, &offered, settings.suspended_memory));
     let server = Arc::new(Server {
         telemetry: Telemetry::new(&probe.kind),
-        identity: *random()?.first_chunk().expect("a nonce is longer than an identity"),
+        identity: identity()?,
+        nodes: Nodes::new(identity()?),
         device_library: probe.library.clone(),
         dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
@@ -117,6 +118,11 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     });
     start_looking(&server, port)?;
     serve(Doors { listeners, signal, reload, served }, server)
+}
+
+/// Random bytes that tell one thing from all others.
+fn identity() -> Result<[u8; 16], DaemonError> {
+    Ok(*random()?.first_chunk().expect("a nonce is longer than an identity"))
 }
 
 /// Becomes the user that serves, and looks for GPUs as a user that workers run as. If that is not this one, root starts the

@@ -20,6 +20,7 @@ use crate::entrance::tokens::UserTokens;
 use crate::entrance::users::{Users, whose};
 use crate::journal::Journal;
 use crate::modules::module_cache::ModuleCache;
+use crate::usage::nodes::Nodes;
 use crate::usage::sessions::{Sessions, Table};
 use crate::usage::telemetry::Telemetry;
 use crate::usage::turns::Turns;
@@ -90,6 +91,8 @@ pub(crate) struct Server {
     pub(crate) peers: Arc<Peers>,
     /// Connections to other servers.
     pub(crate) dialer: Arc<Dialer>,
+    /// NCCL's nodes, of which workers are that have loaded it.
+    pub(crate) nodes: Nodes,
     /// The NCCL that workers may load.
     pub(crate) nccl: Option<PathBuf>,
     pub(crate) cupti: Option<PathBuf>,
@@ -196,6 +199,14 @@ impl Server {
     /// Bytes of each process on a GPU, if telemetry knows them.
     pub(crate) fn processes(&self, index: u32) -> Option<BTreeMap<u32, u64>> {
         self.telemetry.processes(&self.gpu(index)?.uuid)
+    }
+
+    /// Whether NCCL in workers of this GPU may open memory of other workers. No part of a GPU has NVLinks, and with MPS nobody
+    /// has seen it work.
+    pub(crate) fn has_nodes(&self, gpu: i32) -> bool {
+        let gpu = u32::try_from(gpu).ok().and_then(|index| self.gpu(index));
+        // So NVIDIA's driver calls a part.
+        self.mps.is_none() && gpu.is_some_and(|gpu| !gpu.name.contains(" MIG "))
     }
 
     pub(crate) fn gpu(&self, index: u32) -> Option<&Snapshot> {

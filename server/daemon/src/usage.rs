@@ -6,6 +6,7 @@ pub(crate) mod accounting;
 pub(crate) mod door;
 pub(crate) mod ended;
 pub(crate) mod figures;
+pub(crate) mod nodes;
 pub(crate) mod place;
 pub(crate) mod queue;
 pub(crate) mod request;

@@ -27,6 +27,8 @@ use config::RawConfig;
 
 /// The oldest version whose configurations have the layout that is written here.
 const OLDEST: u32 = 22_800;
+/// The variable by which NCCL knows which ranks are of its own node.
+pub const NODE: &str = "NCCL_HOSTID";
 /// Results of NCCL that are named here.
 pub mod result {
     /// `ncclSuccess`.
@@ -70,6 +72,15 @@ impl Nccl {
     pub fn open(path: &Path, variables: &[(String, String)]) -> Result<Self, OpenError> {
         load(path, variables)
             .map_err(|reason| OpenError { what: "NCCL", tried: vec![Tried { path: path.to_owned(), reason }] })
+    }
+
+    /// NCCL is of this node, in place of the one that it was loaded with. It looks when it makes its first communicator, and
+    /// never again.
+    pub fn is_of_node(&self, name: &str) {
+        // SAFETY: the variable is there since NCCL was loaded, so the list of variables stays as it is, and only this one's
+        // value is another text. Its one reader is NCCL's first communicator, which the caller makes later. Other variables,
+        // which NCCL's threads may read meanwhile, keep their places.
+        unsafe { std::env::set_var(NODE, name) };
     }
 
     /// `ncclGetVersion`'s number.

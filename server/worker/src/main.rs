@@ -315,6 +315,7 @@ fn work(
         joining,
         peers: Some(ends),
         nccl: task.nccl.as_ref().map(PathBuf::from),
+        nodes: task.nodes,
         cupti,
         moves: Some(moves),
         turns: Some(turns),

@@ -133,6 +133,7 @@ impl Client {
             joining,
             peers: None,
             nccl: None,
+            nodes: false,
             cupti: None,
             moves: None,
             turns: None,

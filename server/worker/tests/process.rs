@@ -81,6 +81,7 @@ fn task() -> Task {
         session: 1,
         library: offer.library.clone(),
         nccl: None,
+        nodes: false,
         cupti: None,
         gpu: 0,
         ordinal: 0,

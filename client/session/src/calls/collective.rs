@@ -35,11 +35,13 @@ const INVALID_ARGUMENT: u32 = 4;
 const INVALID_USAGE: u32 = 5;
 /// NCCL's variables begin so.
 const PREFIX: &str = "NCCL_";
+/// The setting in whose place the server gets the program's job.
+const NODE: &str = "NCCL_HOSTID";
 /// Variables that name files or a network of the program's machine, which mean nothing beside the GPU.
 const KEPT_HERE: [&str; 9] = [
     "NCCL_CONF_FILE",
     "NCCL_COMM_ID",
-    "NCCL_HOSTID",
+    NODE,
     "NCCL_DEBUG_FILE",
     "NCCL_TOPO_FILE",
     "NCCL_TOPO_DUMP_FILE",
@@ -124,7 +126,10 @@ impl Client {
         for (name, _) in kept {
             log!(Warn, "a variable of NCCL means nothing beside the GPU: {name}");
         }
-        let settings = sent.iter().map(|(name, value)| CollectiveSetting { name, value }).collect();
+        let mut settings: Vec<_> = sent.iter().map(|(name, value)| CollectiveSetting { name, value }).collect();
+        if let Some(job) = &self.settings()?.job {
+            settings.push(CollectiveSetting { name: NODE, value: job });
+        }
         let answer = vgpu.connection.ask(&OpenCollectives { settings })?;
         if let Some(error) = CudaError::from_code(answer.status) {
             let server = "no NCCL beside the GPU";

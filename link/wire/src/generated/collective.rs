@@ -10,7 +10,7 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Loads NCCL with these settings, at the first time. NOT_SUPPORTED where the server has none. `version` is `ncclGetVersion`'s number.
+/// Loads NCCL with these settings, at the first time. In place of the node, `NCCL_HOSTID`, a program names its job. NOT_SUPPORTED where the server has none. `version` is `ncclGetVersion`'s number.
 ///
 /// Kind 0x1001, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]

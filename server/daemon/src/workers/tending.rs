@@ -3,7 +3,7 @@
 //! Each worker has the thread that starts it: the kernel ends the worker with that thread.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_metrics::{Event, SessionEnd, SessionRefusal};
@@ -12,9 +12,10 @@ use floe_users::Event as Audited;
 use floe_wire::Ended;
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
-use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, Report};
+use floe_worker::contract::{Arrival, Asks, Dial, MoveReport, NodeWish, Report};
 use floe_worker::descriptor_passing::Role;
 use floe_worker::move_notices::MoveOrder;
+use floe_worker::peer_notices::PeerNotice;
 
 use super::launcher::leases::Lease;
 use super::passing::Member;
@@ -30,6 +31,7 @@ use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::Share;
 use crate::usage::door::close;
+use crate::usage::nodes::NodePlace;
 use crate::usage::seat::Seat;
 use crate::usage::sessions::{Admission, Conditions, Row};
 use crate::usage::turns::TurnPlace;
@@ -63,6 +65,8 @@ struct Running {
     places: Option<(Member, Row)>,
     seat: Seat,
     turn: Option<Arc<TurnPlace>>,
+    /// Its place in a node of NCCL's, once it has asked for one.
+    node: OnceLock<NodePlace>,
 }
 
 impl Drop for Running {
@@ -151,7 +155,8 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         launcher: server.launcher.as_ref(),
     };
     let limited = server.limited(conditions.source);
-    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, limited, arrives };
+    let nodes = server.has_nodes(gpu);
+    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, nodes, limited, arrives };
     let seat = row.seat().clone();
     let worker = match worker_process::start(&place, &posting, lease, worker_end) {
         Ok(worker) => worker,
@@ -170,7 +175,8 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
     }
     let member = server.peers.begin(seat.clone(), gpu, Arc::clone(&channel));
     let process = worker.id();
-    let running = Running { session, conditions, gpu, process, channel, places: Some((member, row)), seat, turn };
+    let (places, node) = (Some((member, row)), OnceLock::new());
+    let running = Running { session, conditions, gpu, process, channel, places, seat, turn, node };
     Ok((worker, running))
 }
 
@@ -237,6 +243,7 @@ fn heed(server: &Server, running: &Running, report: Report) {
         Report::Ready => measure(server, number, running),
         Report::Import(import) => member.import(import),
         Report::Dial(dial) => self::dial(server, number, running, dial),
+        Report::Node(wish) => join(server, running, wish),
         Report::Returned(returned) => member.returned(&returned),
         Report::Move(report) => moves(server, running, report),
         Report::Turn(report) => _ = running.turn.as_ref().map(|turn| turn.says(report)),
@@ -283,6 +290,18 @@ fn dial(server: &Server, number: u64, running: &Running, dial: Dial) {
         Ok(()) => server.sessions().accounting().links(number),
         Err(words) => say(server, running.conditions.source, running.session, format_args!(": {words}")),
     }
+}
+
+/// Tells a worker its node of NCCL's, the same for as long as it lives. One without a GPU has none.
+fn join(server: &Server, running: &Running, wish: NodeWish) {
+    let Some(gpu) = u32::try_from(running.gpu).ok().and_then(|index| server.gpu(index)) else { return };
+    if running.node.get().is_none()
+        && let Ok(place) = server.nodes.join(running.conditions.source.name(), &gpu.pci_bus, wish)
+    {
+        let _ = running.node.set(place);
+    }
+    // A worker that leaves its notices unread is ended by who finds that out next.
+    running.channel.notify(PeerNotice::Node(wish.request, running.node.get().map(NodePlace::name)), None);
 }
 
 /// A worker has made its context and nothing else, so its bytes on the GPU are those of a context.

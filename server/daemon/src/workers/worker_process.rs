@@ -81,6 +81,8 @@ pub(crate) struct Posting<'a> {
     /// Whether the worker must ask before it takes device memory.
     pub(crate) asks: Asks,
     pub(crate) conditions: &'a Conditions,
+    /// Whether it may be of one of NCCL's nodes with others.
+    pub(crate) nodes: bool,
     /// The limits that it shares with its user's others.
     pub(crate) limited: Option<Limited<'a>>,
     /// The move by which the session comes to it.
@@ -124,6 +126,7 @@ fn task(place: &WorkerSettings<'_>, posting: &Posting<'_>) -> Task {
         session: posting.session,
         library: place.library.to_owned(),
         nccl: place.nccl.and_then(Path::to_str).map(str::to_owned),
+        nodes: posting.nodes,
         cupti: place.cupti.and_then(Path::to_str).map(str::to_owned),
         gpu: posting.gpu,
         ordinal: conditions.ordinal,

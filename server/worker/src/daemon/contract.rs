@@ -6,7 +6,7 @@ use floe_transport::Transport;
 use serde::{Deserialize, Serialize};
 
 pub use crate::daemon::move_notices::{Arrival, MoveReport};
-pub use crate::daemon::peer_notices::{Dial, Import, Returned};
+pub use crate::daemon::peer_notices::{Dial, Import, NodeWish, Returned};
 pub use crate::daemon::turn_notices::{TurnOrder, TurnReport, TurnSaid, Word};
 pub use crate::sandbox::{Demand, Protection, Standing};
 
@@ -26,6 +26,9 @@ pub struct Task {
     /// The NCCL that it may load, if the server has one.
     #[serde(default)]
     pub nccl: Option<String>,
+    /// Whether the daemon says which node of NCCL's it is of; an older one does not.
+    #[serde(default)]
+    pub nodes: bool,
     /// The CUPTI that it may load, if the server has one; of a CPU device the device library.
     #[serde(default)]
     pub cupti: Option<String>,
@@ -129,6 +132,8 @@ pub enum Report {
     Import(Import),
     /// It wants a connection to another server; the answer is a notice.
     Dial(Dial),
+    /// It asks for its node of NCCL's; the answer is a notice.
+    Node(NodeWish),
     /// It has let go of these imports.
     Returned(Vec<Returned>),
     /// Its word about a move.

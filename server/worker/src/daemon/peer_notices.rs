@@ -76,6 +76,19 @@ pub struct Dial {
     pub server: String,
 }
 
+/// A worker's wish for a node of NCCL's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeWish {
+    /// The worker's number for it.
+    pub request: u64,
+    /// What the ranks of its first communicator have in common: the ticket of its unique id.
+    pub key: u64,
+    /// What the ranks of its job have in common, as their programs say.
+    pub job: Option<u64>,
+    /// Whether it is told of a node whose member with its GPU may be about to leave, rather than be another node.
+    pub waits: bool,
+}
+
 /// One import that its importer has let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
@@ -135,6 +148,9 @@ pub enum PeerNotice {
     Dialed(u64),
     /// There is no connection of this request.
     NotDialed(u64, Refused),
+    /// Of this request: the name of the worker's node of NCCL's. Workers of one node have the GPUs of one server, each another.
+    /// `None`: in the node that it belongs to, another has its GPU.
+    Node(u64, Option<String>),
     /// To both: a session is over with which something was shared.
     Over(u64),
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use floe_worker::contract::{MOST_REPORTS, MoveReport, Report, STUCK, Task};
-use floe_worker::peer_notices::{Dial, Import, MOST_RETURNED, Returned};
+use floe_worker::peer_notices::{Dial, Import, MOST_RETURNED, NodeWish, Returned};
 use floe_worker::{ASK_EVERY, Log, MoveReports, PeerReports, Watchdog, end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -157,6 +157,10 @@ impl PeerReports for Reports {
 
     fn dial(&self, dial: Dial) {
         self.say_paced(&Report::Dial(dial));
+    }
+
+    fn node(&self, wish: NodeWish) {
+        self.say_paced(&Report::Node(wish));
     }
 
     fn returned(&self, returned: Returned) {

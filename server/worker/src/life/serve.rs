@@ -87,6 +87,8 @@ pub struct Plan {
     pub peers: Option<PeerEnds>,
     /// The server's NCCL, if it has one.
     pub nccl: Option<PathBuf>,
+    /// Whether the daemon says which node of NCCL's the worker is of.
+    pub nodes: bool,
     /// The server's CUPTI, loaded, or why it was not; `None`: none.
     pub cupti: Option<Result<Arc<Cupti>, String>>,
     /// Its ways to the daemon for moves; `None`: it stays.
@@ -246,7 +248,7 @@ impl<M: Mapped> Wiring<M> {
             descriptor: Mutex::default(),
             hub: Arc::clone(&self.hub),
             links: Links::new(&self.host.budget),
-            collectives: Collectives::new(plan.nccl.clone(), self.hub.session(), &self.host.budget),
+            collectives: Collectives::new(plan.nccl.clone(), plan.nodes, self.hub.session(), &self.host.budget),
             recording: Recording::new(plan.cupti.clone(), &self.host.budget),
             turn: Turn::default(),
             client: Arc::new(client),

@@ -17,7 +17,7 @@ use floe_device::nccl::{Comm, Nccl, NcclError, result};
 
 use crate::issue::fault::{Fault, violation};
 use crate::memory::budget::{Budget, Kept, cost};
-use keys::Keys;
+use keys::{Keys, hash_of};
 
 /// Communicators of a session at once.
 const MOST: usize = 1024;
@@ -50,6 +50,12 @@ struct Entry {
 pub(crate) struct Collectives {
     library: Option<PathBuf>,
     pub(crate) place: Place,
+    /// Whether the daemon says which node the worker is of.
+    has_nodes: bool,
+    /// What the ranks of the program's job have in common, if it says so.
+    job: OnceLock<u64>,
+    /// Set once the worker is of a node, ahead of its first communicator.
+    joined: OnceLock<()>,
     nccl: OnceLock<Arc<Nccl>>,
     comms: Mutex<BTreeMap<u64, Entry>>,
     pub(crate) keys: Keys,
@@ -58,8 +64,8 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    /// Those of a session, whose server has NCCL or not.
-    pub(crate) fn new(library: Option<PathBuf>, session: u64, budget: &Budget) -> Self {
+    /// Those of a session, whose server has NCCL or not, and says its node or not.
+    pub(crate) fn new(library: Option<PathBuf>, has_nodes: bool, session: u64, budget: &Budget) -> Self {
         let mut place = [0; 16];
         // Without random bytes it has the address of another worker with that number, and the keys tell them apart.
         let _ = aws_lc_rs::rand::fill(&mut place[1..8]);
@@ -68,6 +74,9 @@ impl Collectives {
         Self {
             library,
             place,
+            has_nodes,
+            job: OnceLock::new(),
+            joined: OnceLock::new(),
             nccl: OnceLock::new(),
             comms: Mutex::default(),
             keys: Keys::new(budget),
@@ -90,6 +99,26 @@ impl Collectives {
         }
         let nccl = load(self.library()?).map_err(|words| Fault::Explained(CudaError::NOT_SUPPORTED, words))?;
         Ok(Arc::clone(self.nccl.get_or_init(|| Arc::new(nccl))))
+    }
+
+    /// The program's ranks have this in common with those of its job.
+    pub(crate) fn is_of_job(&self, words: &str) {
+        let _ = self.job.set(hash_of("floe 2026-11 job of ranks", words.as_bytes()));
+    }
+
+    /// Has NCCL be of the node that `ask` gives for the first communicator's key and the job, before it makes that one. Later ones
+    /// change nothing. Without an answer the worker is a node of its own.
+    pub(crate) fn join_node(&self, nccl: &Nccl, key: u64, ask: impl FnOnce(u64, Option<u64>) -> Option<String>) {
+        self.joined.get_or_init(|| {
+            if let Some(name) = self.has_nodes.then(|| ask(key, self.job.get().copied())).flatten() {
+                nccl.is_of_node(&name);
+            }
+        });
+    }
+
+    /// The node that the worker is of its own.
+    pub(crate) fn own_node(&self) -> String {
+        self.place.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// NCCL, which the client has opened.
@@ -230,7 +259,7 @@ mod tests {
     #[test]
     fn ids_are_checked_and_cost_host_memory_while_they_last() {
         let budget = Budget::new(1 << 30);
-        let all = Collectives::new(None, 7, &budget);
+        let all = Collectives::new(None, false, 7, &budget);
         assert!(matches!(all.begin(0), Err(Fault::ProtocolViolation(_))));
         all.begin(1).unwrap();
         assert!(matches!(all.begin(1), Err(Fault::ProtocolViolation(_))));
@@ -244,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_session_has_so_many_communicators_and_no_nccl_where_the_operator_named_none() {
-        let all = Collectives::new(None, 7, &Budget::default());
+        let all = Collectives::new(None, false, 7, &Budget::default());
         (1..=MOST as u64).for_each(|id| all.begin(id).unwrap());
         assert!(matches!(all.begin(MOST as u64 + 1), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));
         assert!(matches!(all.library(), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
@@ -256,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_worker_has_an_address_of_its_session_and_of_nobody_elses() {
-        let [one, other] = [(); 2].map(|()| Collectives::new(None, 7, &Budget::default()).place);
+        let [one, other] = [(); 2].map(|()| Collectives::new(None, false, 7, &Budget::default()).place);
         assert_eq!((one[0], &one[8..]), (PREFIX, &7_u64.to_be_bytes()[..]));
         assert_ne!(one, other, "two servers may have sessions of one number");
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use crate::daemon::peer_notices::{Answers, Dial, Import, PeerNotice, Returned};
+use crate::daemon::peer_notices::{Answers, Dial, Import, NodeWish, PeerNotice, Returned};
 
 /// The longest wait for what is imported.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,6 +19,8 @@ pub trait PeerReports: Send + Sync {
     fn import(&self, import: Import);
     /// Asks for a connection to another server.
     fn dial(&self, dial: Dial);
+    /// Asks for the worker's node of NCCL's.
+    fn node(&self, wish: NodeWish);
     /// Says that an import was let go, now or soon.
     fn returned(&self, returned: Returned);
 }

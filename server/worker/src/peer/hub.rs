@@ -20,11 +20,16 @@ use super::page::{Page, Places, VALUES, WORDS};
 use super::proof::{Claim, Key};
 use super::tickets::{New, Scope};
 use crate::daemon::peer_notices::{
-    Dial, Import, Kind, MOST_ADDRESS, PROOF_BYTES, PeerNotice, Question, Refused, Returned,
+    Dial, Import, Kind, MOST_ADDRESS, NodeWish, PROOF_BYTES, PeerNotice, Question, Refused, Returned,
 };
 use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::signals::Signals;
 use crate::memory::budget::Budget;
+
+/// How long a worker waits for another of its job, which has its GPU, to end: one whose program has ended needs less. And how
+/// often it asks.
+const CROWDED: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a session shares.
 pub(crate) struct Hub<M> {
@@ -38,6 +43,7 @@ pub(crate) struct Hub<M> {
     requests: Requests<Imported>,
     /// Connections to other servers that were asked for.
     dials: Requests<OwnedFd>,
+    nodes: Requests<Option<String>>,
     /// Bytes that the session pays for beside what it holds itself.
     beside: Arc<AtomicU64>,
     patience: Duration,
@@ -68,9 +74,9 @@ impl<M: Mapped> Hub<M> {
     ) -> Self {
         let state = Mutex::new(State { exports: Exports::new(budget), imports: Imports::default() });
         let (pages, places) = (Mutex::default(), Places::default());
-        let (requests, dials) = (Requests::default(), Requests::default());
+        let (requests, dials, nodes) = (Requests::default(), Requests::default(), Requests::default());
         let session = AtomicU64::new(session);
-        Self { session, reports, state, pages, places, requests, dials, beside, patience }
+        Self { session, reports, state, pages, places, requests, dials, nodes, beside, patience }
     }
 
     /// The hub of a session without a daemon: it imports nothing.
@@ -321,6 +327,21 @@ impl<M: Mapped> Hub<M> {
         Ok(sockets)
     }
 
+    /// The worker's node of NCCL's, by the key of its first communicator and its program's job. Where another worker has its
+    /// GPU there, it waits a little for that one to end. `None`: the daemon says nothing, so the worker is a node of its own.
+    pub(crate) fn node(&self, key: u64, job: Option<u64>) -> Option<String> {
+        let reports = self.reports.as_ref()?;
+        let deadline = Instant::now() + self.patience.min(CROWDED);
+        loop {
+            let (request, waits) = (self.nodes.begin(), Instant::now() < deadline);
+            reports.node(NodeWish { request, key, job, waits });
+            match self.nodes.wait(request, self.patience)?.ok()? {
+                None if waits => std::thread::sleep(LOOK_AGAIN),
+                name => return name,
+            }
+        }
+    }
+
     /// The peer link that a ticket of this session is for, and the secret of its connections.
     pub(crate) fn link_of(&self, ticket: u64) -> Option<(u64, Secret)> {
         let (link, key) = self.state().exports.tickets.of_link(Instant::now(), ticket)?;
@@ -375,6 +396,7 @@ impl<M: Mapped> Hub<M> {
                 drop(self.dials.answer(request, descriptor.ok_or(Refused::NotSupported)));
             }
             PeerNotice::NotDialed(request, why) => drop(self.dials.answer(request, Err(why))),
+            PeerNotice::Node(request, name) => drop(self.nodes.answer(request, Ok(name))),
             PeerNotice::Over(session) => self.session_over(session),
         }
         None
@@ -427,3 +449,6 @@ fn fault_of(refused: Refused, session: u64) -> Fault {
     };
     Fault::Explained(error, format!("session {session} {words}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,7 @@ impl Alone {
             mirrors: crate::memory::mirrors::Mirrors::new(MIRRORED),
             descriptor: Default::default(),
             links: Links::new(budget),
-            collectives: Collectives::new(None, 0, &Budget::default()),
+            collectives: Collectives::new(None, false, 0, &Budget::default()),
             recording: Recording::new(None, budget),
             turn: Default::default(),
             client: Default::default(),

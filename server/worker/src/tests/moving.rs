@@ -76,6 +76,7 @@ impl Worker {
             transport_memory: TRANSPORT,
             device_speaks: false,
             nccl: None,
+            nodes: false,
             cupti: None,
             cache: None,
             used: Arc::default(),

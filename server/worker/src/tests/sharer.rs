@@ -35,6 +35,10 @@ impl PeerReports for Reports {
         let _ = self.0.send(Reported::Dial(dial));
     }
 
+    fn node(&self, _: NodeWish) {
+        panic!("NCCL is not loaded");
+    }
+
     fn returned(&self, returned: Returned) {
         let _ = self.0.send(Reported::Returned(returned));
     }

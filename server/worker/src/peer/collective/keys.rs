@@ -22,10 +22,19 @@ pub(crate) struct Keys {
     budget: Budget,
 }
 
+/// A number that tells bytes from others.
+pub(crate) fn hash_of(context: &str, bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(blake3::derive_key(context, bytes).first_chunk().copied().unwrap_or_default())
+}
+
 /// The number by which a key is named in the clear.
 fn ticket_of(key: &[u8]) -> u64 {
-    let hash = blake3::derive_key("floe 2026-11 unique id", key);
-    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
+    hash_of("floe 2026-11 unique id", key)
+}
+
+/// The ticket of the first of some unique ids, as the client has them.
+pub(crate) fn first_ticket(ids: &[u8]) -> u64 {
+    ids.first_chunk::<UNIQUE_ID_BYTES>().map_or(0, |id| ticket_of(&id[OWN..]))
 }
 
 impl Keys {

@@ -16,11 +16,11 @@ use floe_wire::{AbortCommReply, Field as _};
 
 use crate::issue::fault::Fault;
 use crate::life::shared::Shared;
-use crate::peer::link::opening::{PATIENCE, Port, connect_port};
+use crate::peer::link::opening::{OpeningError, PATIENCE, Port, connect_port};
 
 /// Servers that are asked for a worker: this one and those that the operator named.
 const MOST_SERVERS: usize = 65;
-/// Attempts where the daemon makes too many connections already.
+/// Attempts where the daemon makes too many connections already, or a worker does not take one more now.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -44,6 +44,8 @@ enum Closed {
     NoServer,
     /// This server or key is the wrong one.
     Wrong,
+    /// The other end has closed the connection: the key is the wrong one, or more connections wait there than it takes.
+    Broken,
     /// The worker is there and refuses.
     Refused,
 }
@@ -54,16 +56,28 @@ impl<D: Device> Ways<D> {
     }
 
     fn find(&self, shared: &Shared<D>, to: Place, port: u16) -> Result<OwnedFd, Closed> {
+        for _ in 1..ATTEMPTS {
+            match self.find_once(shared, to, port) {
+                Err(Closed::Broken) => std::thread::sleep(PAUSE),
+                found => return found,
+            }
+        }
+        self.find_once(shared, to, port)
+    }
+
+    fn find_once(&self, shared: &Shared<D>, to: Place, port: u16) -> Result<OwnedFd, Closed> {
         let known = floe_lock::lock(&self.known).get(&to).copied();
         if let Some(way) = known {
             return self.go(shared, way, to, port);
         }
+        let mut nowhere = Closed::NoServer;
         for server in 0..MOST_SERVERS {
             for (ticket, _) in shared.collectives.keys.all() {
                 let way = Way { server, ticket };
                 match self.go(shared, way, to, port) {
                     Err(Closed::Wrong) => {}
-                    Err(Closed::NoServer) => return Err(Closed::NoServer),
+                    Err(Closed::Broken) => nowhere = Closed::Broken,
+                    Err(Closed::NoServer) => return Err(nowhere),
                     found => {
                         floe_lock::lock(&self.known).insert(to, way);
                         return found;
@@ -71,7 +85,7 @@ impl<D: Device> Ways<D> {
                 }
             }
         }
-        Err(Closed::NoServer)
+        Err(nowhere)
     }
 
     fn go(&self, shared: &Shared<D>, way: Way, to: Place, port: u16) -> Result<OwnedFd, Closed> {
@@ -82,6 +96,7 @@ impl<D: Device> Ways<D> {
         match connect_port(socket, &wanted, Instant::now() + PATIENCE) {
             Ok(Some(socket)) => Ok(socket),
             Ok(None) => Err(Closed::Refused),
+            Err(OpeningError::Link(_) | OpeningError::Closed) => Err(Closed::Broken),
             Err(_) => Err(Closed::Wrong),
         }
     }
@@ -114,7 +129,7 @@ impl<D: Device> Network for Ways<D> {
         let shared = self.shared.upgrade().ok_or_else(refused)?;
         self.find(&shared, to, port).map_err(|closed| match closed {
             Closed::Refused => refused(),
-            Closed::Wrong => io::Error::from_raw_os_error(libc::ETIMEDOUT),
+            Closed::Wrong | Closed::Broken => io::Error::from_raw_os_error(libc::ETIMEDOUT),
             Closed::NoServer => {
                 shared.log.line(format_args!(
                     "no server that this one may connect to has the worker of a communicator: name it with --peer"

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use floe_abi::CudaError;
 use floe_device::Device;
 use floe_device::nccl::{
-    CollectiveCall, CollectiveKind, Comm, CommConfig, Nccl, NcclError, element_bytes, result, sockets,
+    CollectiveCall, CollectiveKind, Comm, CommConfig, NODE, Nccl, NcclError, element_bytes, result, sockets,
 };
 use floe_wire::{
     self as wire, CollectiveGroup, CollectiveRequests, CreateReduction, CreateReductionReply, DeregisterBuffer,
@@ -22,6 +22,7 @@ use crate::issue::fault::{Fault, violation};
 use crate::issue::issuer::{Answer, Issuer, body};
 use crate::life::shared::Shared;
 use crate::peer::collective::Ready;
+use crate::peer::collective::keys::first_ticket;
 use crate::peer::collective::network::Ways;
 
 /// The most ranks of a communicator.
@@ -34,8 +35,9 @@ const MOST_SETTINGS: usize = 64 << 10;
 const PREFIX: &str = "NCCL_";
 
 /// What floe sets, whatever the program says: a worker has one network, no shared memory with others, no device but its GPU, and
-/// waits for peers when a communicator is made rather than in the middle of its work.
-const OWN_SETTINGS: [(&str, &str); 10] = [
+/// waits for peers when a communicator is made rather than in the middle of its work. Workers of a node open each other's memory
+/// by the driver's handles, which are bytes, since no descriptor goes from one worker to another.
+const OWN_SETTINGS: [(&str, &str); 15] = [
     ("NCCL_SOCKET_IFNAME", "=floe0"),
     ("NCCL_SOCKET_FAMILY", "AF_INET6"),
     ("NCCL_NET", "Socket"),
@@ -46,6 +48,11 @@ const OWN_SETTINGS: [(&str, &str); 10] = [
     ("NCCL_RAS_ENABLE", "0"),
     ("NCCL_MNNVL_ENABLE", "0"),
     ("NCCL_RUNTIME_CONNECT", "0"),
+    ("NCCL_CUMEM_ENABLE", "0"),
+    ("NCCL_NVLS_ENABLE", "0"),
+    ("NCCL_P2P_USE_CUDA_MEMCPY", "0"),
+    ("NCCL_PXN_DISABLE", "1"),
+    ("NCCL_SHM_DISABLE", "1"),
 ];
 
 /// Made of a communicator: it is none where the rank takes no part.
@@ -53,9 +60,13 @@ type Made = Result<Option<Ready>, NcclError>;
 
 impl<D: Device> CollectiveRequests for Issuer<D> {
     fn open_collectives(&mut self, message: &OpenCollectives<'_>) -> Result<Answer, Fault> {
-        let variables = variables(message, &self.shared.collectives.place)?;
         let shared = &self.shared;
+        let settings = settings(message)?;
+        if let Some(job) = message.settings.iter().find(|it| it.name == NODE) {
+            shared.collectives.is_of_job(job.value);
+        }
         let load = |library: &Path| {
+            let variables = variables(settings, shared.collectives.own_node());
             let nccl = Nccl::open(library, &variables).map_err(|error| error.to_string())?;
             sockets::begin(Box::new(Ways::new(shared)));
             shared.log.line(format_args!("NCCL {} is loaded: {}", nccl.version(), library.display()));
@@ -81,9 +92,10 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         if ranks == 0 || ranks > MOST_RANKS || rank >= ranks || ids.len() / 128 > MOST_IDS {
             return violation(format!("no communicator of {ranks} ranks has the rank: {rank}"));
         }
-        let mut ids = self.shared.collectives.keys.open(ids)?;
-        let (config, name) = (config.clone(), name.to_owned());
+        let (first, mut ids) = (first_ticket(ids), self.shared.collectives.keys.open(ids)?);
+        let (config, name, shared) = (config.clone(), name.to_owned(), Arc::clone(&self.shared));
         let make = move |nccl: &Nccl| {
+            shared.collectives.join_node(nccl, first, |key, job| shared.hub.node(key, job));
             let config = CommConfig { numbers: &config, name: &name };
             let made = nccl.init(&mut ids, ranks.cast_signed(), rank.cast_signed(), &config)?;
             Ok(Some(Ready { comm: made, rank, ranks }))
@@ -312,20 +324,23 @@ fn answer_later<D: Device>(
     }
 }
 
-/// The variables that NCCL starts with.
-fn variables(message: &OpenCollectives<'_>, place: &sockets::Place) -> Result<Vec<(String, String)>, Fault> {
+/// The program's variables for NCCL, without those that floe sets. In place of its node a program names its job.
+fn settings(message: &OpenCollectives<'_>) -> Result<Vec<(String, String)>, Fault> {
     let all: usize = message.settings.iter().map(|setting| setting.name.len() + setting.value.len()).sum();
     let is_nccls =
         |name: &str| name.starts_with(PREFIX) && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=');
     if all > MOST_SETTINGS || !message.settings.iter().all(|it| is_nccls(it.name) && !it.value.contains('\0')) {
         return violation("a setting that is not NCCL's");
     }
-    // Workers are hosts of their own to NCCL, so it uses nothing between them but the network, also on one GPU.
-    let host = place.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let own = OWN_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let program = message.settings.iter().map(|it| (it.name.to_owned(), it.value.to_owned()));
-    let is_own = |name: &str| name == "NCCL_HOSTID" || OWN_SETTINGS.iter().any(|(own, _)| *own == name);
-    Ok(program.filter(|(name, _)| !is_own(name)).chain(own).chain([("NCCL_HOSTID".to_owned(), host)]).collect())
+    let is_own = |name: &str| name == NODE || OWN_SETTINGS.iter().any(|(own, _)| *own == name);
+    Ok(program.filter(|(name, _)| !is_own(name)).collect())
+}
+
+/// All that NCCL starts with. Between two nodes it uses nothing but the network, also on one GPU.
+fn variables(program: Vec<(String, String)>, node: String) -> Vec<(String, String)> {
+    let own = OWN_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    program.into_iter().chain(own).chain([(NODE.to_owned(), node)]).collect()
 }
 
 fn bytes_of(datatype: u32) -> Result<u64, Fault> {
