@@ -58,6 +58,8 @@ struct State {
     /// Further contexts that have not ended.
     contexts: usize,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
+    /// Calls that mapped memory.
+    mappings: usize,
     /// The access of each granule that any was given to.
     accesses: BTreeMap<u64, u32>,
     streams: HashMap<u64, Queue>,
@@ -332,6 +334,11 @@ impl State {
 impl Fake {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// How many times memory was mapped.
+    pub(super) fn mappings(&self) -> usize {
+        self.state().mappings
     }
 
     /// Further contexts and streams that have not ended.
@@ -616,6 +623,7 @@ impl Device for Fake {
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
+        self.state().mappings += 1;
         self.state().mapped.insert(at.0, (bytes, offset, memory.0));
         Ok(())
     }

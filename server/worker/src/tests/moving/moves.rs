@@ -478,6 +478,33 @@ fn a_target_whose_source_dies_at_any_step_ends_and_says_why() {
 }
 
 #[test]
+fn the_targets_memory_is_mapped_for_the_copy_before_the_program_stands() {
+    let mut session = Moving::begin();
+    session.options = (false, true);
+    session.prepare();
+    session.step(0);
+    let (target, mut source, mut way) = leaves_through_a_relay(&mut session);
+    let passing = broker(&session.worker, &target);
+    loop {
+        let (step, body) = source.receive::<Step>(None).unwrap();
+        let before = target.device.mappings();
+        way.send(&step, &[&body]).unwrap();
+        let (answer, _) = way.receive::<Answer>(None).unwrap();
+        if matches!(step, Step::Copy) {
+            assert!(matches!(answer, Answer::Copied(1..)), "{answer:?}");
+            assert_eq!(target.device.mappings(), before);
+            break;
+        }
+        source.send(&answer, &[]).unwrap();
+    }
+    drop((source, way));
+    assert!(matches!(join(target.thread), Ending::NotArrived(_)));
+    drop(passing);
+    session.step(1);
+    session.end();
+}
+
+#[test]
 fn what_a_session_takes_counts_its_arrays() {
     const ARRAY: u64 = 1 << 24;
     let mut session = Moving::begin();

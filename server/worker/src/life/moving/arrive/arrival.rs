@@ -53,7 +53,10 @@ impl<D: Device> Arrival<D> {
                 self.places.want(&variables, &*self.built.shared.device);
                 Ok(Answer::Done)
             }
-            Step::Objects => self.take_objects(body).map(|()| Answer::Done),
+            Step::Objects => {
+                self.take_objects(body)?;
+                self.memory.stage_made(&self.built.issuer).map(|_| Answer::Done)
+            }
             Step::Variables(variables) => {
                 let checked = variables.iter().try_for_each(|variable| issuer.demand_variable(variable).map(drop));
                 checked.map(|()| Answer::Done).map_err(|fault| fault.to_string())
