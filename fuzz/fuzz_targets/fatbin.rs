@@ -4,7 +4,7 @@
 #![no_main]
 
 use floe_image::{
-    ComputeCapability, EntryKind, Fatbin, Image, Limits, Takes, kernel_parameters, may_print, select_cubin, select_ptx,
+    ComputeCapability, EntryKind, Fatbin, Image, Kernels, Limits, Takes, kernel_parameters, may_print, select_cubin, select_ptx,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,6 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
             // What is left of a container is a container, of which the same is kept again.
             let less = kept.to_image();
             assert_eq!(less.kept_for(&[takes], &LIMITS).to_image(), less);
+        }
+        if let Ok(kernels) = Kernels::of(&image, DEVICE, &LIMITS) {
+            for facts in kernels.names().filter_map(|name| kernels.get(name).ok()) {
+                assert!(facts.certain_threads(65_536) <= 65_536 / 8 && facts.parameters.len() <= LIMITS.image_bytes);
+            }
         }
         for text in image.ptx(DEVICE, &LIMITS).into_iter().flatten() {
             assert!(!text.text.contains(&0) && text.text.len() <= LIMITS.image_bytes);

@@ -26,6 +26,9 @@ pub(crate) const MACHINE_CUDA: u16 = 190;
 pub(crate) const NO_BITS: u32 = 8;
 /// NVIDIA's types of the same kind, in files of relocatable code: `SHT_CUDA_GLOBAL`, `_LOCAL` and `_SHARED` (nvcc 13).
 const NO_BITS_OF_CUDA: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
+/// Bytes of the longest name: mangled names of templates reach thousands. Names may overlap, so that a small file could have the
+/// reader look through gigabytes of them.
+const LONGEST_NAME: usize = 64 << 10;
 /// `SHN_XINDEX`: the number is in section 0.
 const EXTENDED: u16 = 0xffff;
 
@@ -167,6 +170,15 @@ fn piece(file: &[u8], offset: u64, size: u64, at: u64) -> Result<&[u8], ImageErr
         .ok_or_else(|| problem(at, "a section lies outside the file"))
 }
 
+/// The name that begins here and ends with a NUL or the table; `None` for one that is longer than any.
+fn terminated(table: &[u8]) -> Option<&[u8]> {
+    let within = table.get(..LONGEST_NAME).unwrap_or(table);
+    match memchr::memchr(0, within) {
+        Some(length) => within.get(..length),
+        None => (within.len() == table.len()).then_some(table),
+    }
+}
+
 /// The sections of a cubin, in order; sections without bytes have none.
 pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
     let tables = tables(file)?;
@@ -185,9 +197,9 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
         let at = tables.sections + index as u64 * SECTION_HEADER;
         let name = usize::try_from(u32_at(header, 0)).ok().and_then(|start| names.get(start..));
         let name = name.ok_or_else(|| problem(at, "a section's name lies outside the names"))?;
-        let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        let name = terminated(name).ok_or_else(|| problem(at, "a section's name is longer than any"))?;
         Ok(Section {
-            name: name.get(..length).unwrap_or(name),
+            name,
             bytes: section_bytes(file, header, at)?,
             kind: u32_at(header, 4),
             flags: u64_at(header, 8),
@@ -265,6 +277,52 @@ fn place(symbol: &[u8], extended: Option<&[u8]>, sections: usize) -> Option<Symb
         number => number.into(),
     };
     (section < sections).then_some(SymbolEnd { section: Some(section), end: value.checked_add(size)?, size })
+}
+
+/// A function, which may be a kernel.
+pub(crate) struct FunctionSymbol<'a> {
+    pub(crate) name: &'a [u8],
+    /// Whether a launch may name it.
+    pub(crate) is_kernel: bool,
+    /// Index of its section; 0: it is defined elsewhere.
+    pub(crate) section: usize,
+}
+
+/// The functions of a cubin by the indices of their symbols; `None`: its table of symbols is not one of a compiler's.
+pub(crate) fn functions<'a>(sections: &[Section<'a>]) -> Option<Vec<(usize, FunctionSymbol<'a>)>> {
+    /// `STT_FUNC`, and `STO_CUDA_ENTRY` of the symbol's other byte (seen with nvcc 13, and with 11 and 12).
+    const FUNCTION: u8 = 2;
+    const ENTRY: u8 = 0x10;
+    let only = |name: &[u8]| {
+        let mut found = sections.iter().filter(|section| section.name == name);
+        found.next().filter(|_| found.next().is_none()).map(|section| section.bytes)
+    };
+    let (symbols, names) = (only(b".symtab")?, only(b".strtab")?);
+    let (mut functions, mut read) = (Vec::new(), 0);
+    for (index, symbol) in symbols.chunks_exact(SYMBOL).enumerate() {
+        let &[info, other] = symbol.get(4..6)? else { return None };
+        let number = u16_at(symbol, 6);
+        if info & 0xf != FUNCTION {
+            continue;
+        }
+        let name = terminated(names.get(usize::try_from(u32_at(symbol, 0)).ok()?..)?)?;
+        // Those of a compiler do not overlap by much.
+        read += name.len();
+        if read > names.len().saturating_mul(4) {
+            return None;
+        }
+        let section = usize::from(number);
+        if number >= RESERVED || section >= sections.len() {
+            return None;
+        }
+        functions.push((index, FunctionSymbol { name, is_kernel: other & ENTRY != 0, section }));
+    }
+    Some(functions)
+}
+
+/// Whether a file is linked code, which a driver loads as it is.
+pub(crate) fn is_linked(file: &[u8]) -> bool {
+    u16_at(file, 16) == LINKED
 }
 
 fn section_bytes<'a>(file: &'a [u8], header: &[u8], at: u64) -> Result<&'a [u8], ImageError> {

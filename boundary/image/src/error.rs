@@ -86,6 +86,9 @@ pub enum ImageError {
         /// The problem.
         problem: &'static str,
     },
+    /// The image does not say for certain what a driver will say of its kernels.
+    #[error("only a driver can say what its kernels are: {0}")]
+    Unsaid(&'static str),
     /// The image holds nothing that a CPU device can run.
     #[error(
         "the image holds no PTX (it holds {found}); compile with -gencode arch=compute_XX,code=compute_XX to add it"

@@ -8,7 +8,7 @@ use crate::elf;
 use crate::error::ImageError;
 
 /// Item formats; in a sized item the half-word counts the bytes that follow, in the others it is the value.
-const FORMAT_SIZED: u8 = 4;
+pub(crate) const FORMAT_SIZED: u8 = 4;
 /// `EIATTR_KPARAM_INFO`: index (4), ordinal (2), offset (2), then 32 bits with the size in the upper 14.
 const PARAMETER: u8 = 0x17;
 /// The same for kernels with more than 4 KiB of parameters: there the last 32 bits are the size, below 8 bits of flags.
@@ -17,9 +17,9 @@ const LARGE_PARAMETER: u8 = 0x45;
 /// `EIATTR_CBANK_PARAM_SIZE`: bytes of all parameters.
 const PARAMETERS_SIZE: u8 = 0x19;
 
-const INFO_PREFIX: &[u8] = b".nv.info.";
+pub(crate) const INFO_PREFIX: &[u8] = b".nv.info.";
 /// Every kernel has this section, device functions have none.
-const CONSTANT_PREFIX: &[u8] = b".nv.constant0.";
+pub(crate) const CONSTANT_PREFIX: &[u8] = b".nv.constant0.";
 
 /// The place of one parameter in a kernel's parameter buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,20 +65,52 @@ pub fn kernel_parameters(cubin: &[u8]) -> Result<Vec<KernelParameters>, ImageErr
     Ok(layouts)
 }
 
-type Problem = (usize, &'static str);
+pub(crate) type Problem = (usize, &'static str);
+
+/// One item of a section.
+pub(crate) struct Item<'a> {
+    offset: usize,
+    pub(crate) format: u8,
+    pub(crate) attribute: u8,
+    /// What an item without bytes of its own says.
+    value: u16,
+    /// The bytes of a sized one.
+    pub(crate) body: &'a [u8],
+}
+
+/// The items of a section, up to the first that is cut off.
+pub(crate) fn items(section: &[u8]) -> impl Iterator<Item = Result<Item<'_>, Problem>> {
+    let mut offset = 0;
+    let mut is_whole = true;
+    std::iter::from_fn(move || {
+        if offset >= section.len() || !is_whole {
+            return None;
+        }
+        let read = item(section, offset);
+        match &read {
+            Ok(item) => offset += 4 + item.body.len(),
+            Err(_) => is_whole = false,
+        }
+        Some(read)
+    })
+}
+
+fn item(section: &[u8], offset: usize) -> Result<Item<'_>, Problem> {
+    let Some(&[format, attribute, low, high]) = section.get(offset..offset + 4) else {
+        return Err((offset, "an item is cut off"));
+    };
+    let value = u16::from_le_bytes([low, high]);
+    let length = if format == FORMAT_SIZED { usize::from(value) } else { 0 };
+    let body = section.get(offset + 4..offset + 4 + length).ok_or((offset, "an item leaves the section"))?;
+    Ok(Item { offset, format, attribute, value, body })
+}
 
 /// Reads the items of one section: parameters in order, and the size of them all.
-fn layout(section: &[u8]) -> Result<(Vec<Parameter>, u32), Problem> {
+pub(crate) fn layout(section: &[u8]) -> Result<(Vec<Parameter>, u32), Problem> {
     let mut found = HashMap::new();
     let mut written_size = None;
-    let mut offset = 0;
-    while offset < section.len() {
-        let Some(&[format, attribute, low, high]) = section.get(offset..offset + 4) else {
-            return Err((offset, "an item is cut off"));
-        };
-        let value = u16::from_le_bytes([low, high]);
-        let length = if format == FORMAT_SIZED { usize::from(value) } else { 0 };
-        let body = section.get(offset + 4..offset + 4 + length).ok_or((offset, "an item leaves the section"))?;
+    for item in items(section) {
+        let Item { offset, format, attribute, value, body } = item?;
         match (format, attribute) {
             (FORMAT_SIZED, PARAMETER | LARGE_PARAMETER) => {
                 let (ordinal, parameter) = parameter(attribute, body).ok_or((offset, "a parameter is not 12 bytes"))?;
@@ -89,7 +121,6 @@ fn layout(section: &[u8]) -> Result<(Vec<Parameter>, u32), Problem> {
             (_, PARAMETERS_SIZE) if format != FORMAT_SIZED => written_size = Some(u32::from(value)),
             _ => {}
         }
-        offset += 4 + length;
     }
     in_order(&found, written_size).map_err(|problem| (section.len(), problem))
 }

@@ -1,16 +1,17 @@
 //! Containers and cubins made to break the reader: arbitrary bytes, and good ones with bytes changed and cut off.
 //! Every answer is data within the limits or an error, never a panic.
 
-use floe_image::{Compression, ComputeCapability, EntryKind, Fatbin, Image, Limits, Takes, kernel_parameters};
+use floe_image::{Compression, ComputeCapability, EntryKind, Fatbin, Image, Kernels, Limits, Takes, kernel_parameters};
 use proptest::prelude::*;
 
-const GOOD: [&[u8]; 6] = [
+const GOOD: [&[u8]; 7] = [
     include_bytes!("data/sums_default.fatbin"),
     include_bytes!("data/sums_speed.fatbin"),
     include_bytes!("data/sums_size.fatbin"),
     include_bytes!("data/sums_none.fatbin"),
     include_bytes!("data/wide.fatbin"),
     include_bytes!("data/linked_part0.fatbin"),
+    include_bytes!("data/bounds.fatbin"),
 ];
 
 const LIMITS: Limits = Limits { image_bytes: 1 << 20, entry_bytes: 1 << 16, entries: 64 };
@@ -25,6 +26,10 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
             prop_assert!(kept.size() <= image.size());
             let less = kept.to_image();
             prop_assert_eq!(less.kept_for(&[takes], &LIMITS).to_image(), less.clone());
+        }
+        if let Ok(kernels) = Kernels::of(&image, device, &LIMITS) {
+            // Names and items are of the file: there are no more of them than it has bytes.
+            prop_assert!(kernels.names().map(str::len).sum::<usize>() <= 4 * LIMITS.image_bytes);
         }
         if let Ok(texts) = image.ptx(device, &LIMITS) {
             prop_assert!(texts.iter().all(|text| !text.text.contains(&0)));
