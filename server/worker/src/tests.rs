@@ -768,7 +768,27 @@ fn library_that_does_not_load_says_why_and_stays_a_failure_until_it_is_unloaded(
     client.send(&UnloadLibrary { library: LibraryId(1) });
     client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k" });
     load(&mut client, LibraryId(1), b"kernel k");
+    assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "other", kernel: KernelId(2) }).0, 500);
+}
+
+#[test]
+fn a_launch_behind_a_look_up_that_fails_is_that_failure_and_no_protocol_violation() {
+    let mut client = Client::new();
+    let launch = |kernel| Launch { kernel: KernelId(kernel), parameters: &[7; 12], ..Launch::default() };
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
+    load(&mut client, LibraryId(1), b"kernel k 8");
     assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "other", kernel: KernelId(1) }).0, 500);
+    client.send(&launch(1));
+    assert_eq!(client.call(&MemoryInfo {}).1, 500);
+    let occupancy = MaxActiveBlocks { kernel: KernelId(1), block: 32, shared: 0, flags: 0 };
+    assert_eq!(client.call(&occupancy).0, 500);
+    // Also in a library that was not loaded.
+    client.send(&LibraryPart { library: LibraryId(2), content: 0, bytes: b"nonsense" });
+    let hash = hash_of(b"nonsense");
+    client.call(&LoadLibrary { contents: vec![content(b"nonsense", &hash)], ..text(LibraryId(2)) });
+    assert_eq!(client.call(&FindKernel { library: LibraryId(2), name: "k", kernel: KernelId(2) }).0, 218);
+    client.send(&launch(2));
+    assert_eq!(client.call(&MemoryInfo {}).1, 218);
 }
 
 /// A load of one PTX text.
@@ -798,7 +818,7 @@ fn a_library_without_its_bytes_is_missing_and_its_kernels_too() {
     client.send(&UnloadLibrary { library: LibraryId(1) });
     client.send(&LibraryPart { library: LibraryId(2), content: 0, bytes: b"kernel k" });
     load(&mut client, LibraryId(2), b"kernel k");
-    client.ok(&FindKernel { library: LibraryId(2), name: "k", kernel: KernelId(1) });
+    client.ok(&FindKernel { library: LibraryId(2), name: "k", kernel: KernelId(2) });
     assert_eq!(client.device.handles(), 1);
 }
 

@@ -137,7 +137,7 @@ impl<'a> Field<'a> for ListKernelsReply<'a> {
     }
 }
 
-/// Binds the client's id to the kernel of that name. NOT_FOUND leaves the id unbound.
+/// Binds the client's id to the kernel of that name. After a failure the id is that failure, for what was posted behind it.
 ///
 /// Kind 0x0305, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

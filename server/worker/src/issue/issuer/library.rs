@@ -41,7 +41,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
 
     fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
-        self.libraries.check_new(id.0)?;
+        self.libraries.check_posted(id.0)?;
         let contents = match self.contents.gather(id, &message.contents)? {
             Gathered::All(contents) => contents,
             Gathered::Missing(missing) => {
@@ -100,14 +100,16 @@ impl<D: Device> LibraryRequests for Issuer<D> {
     }
 
     fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
-        let FindKernel { library: id, name, kernel: kernel_id } = message;
-        self.kernels.check_new(kernel_id.0)?;
-        let library = self.libraries.get(id.0)?.code;
-        let function = self.device().find_kernel(library, name)?;
-        let facts = self.device().kernel_facts(function)?;
-        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
-        self.libraries.get_mut(id.0)?.has_found = true;
-        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
+        let id = message.kernel;
+        self.kernels.check_posted(id.0)?;
+        let found = self.kernel_of(message.library, message.name);
+        // Commands posted together with the look-up find that the kernel does not exist.
+        let (kernel, facts) = found.inspect_err(|fault| {
+            if let Fault::Program(error) | Fault::Explained(error, _) = fault {
+                self.kernels.bind(id.0, Err(*error));
+            }
+        })?;
+        self.kernels.bind(id.0, Ok(kernel));
         let parameters = facts.parameters.iter().flatten();
         body(&FindKernelReply {
             parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
@@ -139,6 +141,16 @@ impl<D: Device> LibraryRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
+    /// A library's kernel of this name, with what the device says of it.
+    fn kernel_of(&mut self, library: LibraryId, name: &str) -> Result<(Kernel, KernelFacts), Fault> {
+        let code = self.libraries.get(library.0)?.code;
+        let function = self.device().find_kernel(code, name)?;
+        let facts = self.device().kernel_facts(function)?;
+        self.libraries.get_mut(library.0)?.has_found = true;
+        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
+        Ok((Kernel { function, library, parameter_bytes, frame }, facts))
+    }
+
     /// Charges what the image takes of device memory (in bytes) and of host memory. `None`: the demand is unknown, and
     /// the image may be loaded only to learn what is wrong with it.
     fn charge_library(&mut self, image: &Image, at_once: bool) -> Result<(Option<u64>, Kept), Fault> {
