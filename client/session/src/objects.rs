@@ -8,7 +8,6 @@ pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod exec;
-pub(crate) mod fitting;
 pub(crate) mod function;
 pub(crate) mod kernel;
 pub(crate) mod library;

@@ -42,7 +42,7 @@ impl Client {
     pub(crate) fn kernel_work(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
         let vgpu = &self.context(context)?.vgpu;
         let function = self.function_on(launch.function, vgpu)?;
-        vgpu.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        function.check_launch(&vgpu.limits, launch.grid, launch.block, launch.shared_bytes)?;
         if launch.cooperative {
             function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
         }

@@ -80,6 +80,8 @@ impl Client {
         let mut room = ParameterRoom::new();
         let parameters = self.parameters(launch, function, &mut room)?;
         let cluster = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1]);
+        // Whether a cluster fits is waited for below, and depends on how the kernel is set.
+        cluster.map_or(Ok(()), |_| function.settle())?;
         let cluster = cluster.map(|sizes| (sizes, lock(&stream.vgpu.occupancy).now()));
         // Behind the parameters, which may lie in managed memory.
         let leaving = stream.vgpu.flush_for_launch(stream.id().0)?;
@@ -131,7 +133,7 @@ impl LaunchCalls for Client {
         if function.vgpu.ordinal != stream.vgpu.ordinal {
             return Err(CudaError::INVALID_HANDLE);
         }
-        stream.vgpu.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        function.check_launch(&stream.vgpu.limits, launch.grid, launch.block, launch.shared_bytes)?;
         if launch.cooperative || !launch.attributes.is_empty() || function.cluster().is_some() {
             return self.launch_with_attributes(launch, function, stream);
         }

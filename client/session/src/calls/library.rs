@@ -116,7 +116,7 @@ impl LibraryCalls for Client {
         if let Some(kernel) = lock(&state.kernels).get(name) {
             return Ok(kernel.handle());
         }
-        // Only the server knows whether there is such a kernel.
+        // Only the server knows whether there is such a kernel, unless the image says so (`--far`).
         state.function(self.library_device()?, name)?;
         Ok(self.library_kernel(&state, name).handle())
     }
@@ -137,7 +137,7 @@ impl LibraryCalls for Client {
 
     fn library_get_module(&self, library: Library) -> CudaResult<Module> {
         let context = self.working()?;
-        let loaded = self.library(library)?.on(&context.vgpu)?;
+        let loaded = self.library(library)?.module(&context.vgpu)?;
         // Known as a module from now on; unloading the module is unloading its place in the library.
         self.objects(&context.vgpu)?.modules.insert(loaded.id(), Arc::clone(&loaded));
         Ok(loaded.handle())

@@ -8,6 +8,7 @@ use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Module};
 use floe_surface::{Image, JitOptions, ModuleCalls};
 
 use crate::client::Client;
+use crate::objects::module::posted::kernels_of;
 use crate::objects::module::{Loaded, as_pair, name_of};
 use crate::vgpu::handles::{Handle, Kind};
 
@@ -30,6 +31,7 @@ impl ModuleCalls for Client {
     fn module_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Module> {
         let context = self.working()?;
         let loaded = Loaded::load(&context.vgpu, context.handle(), image, options, None)?;
+        loaded.describe(|| Arc::new(kernels_of(image, &context.vgpu)));
         self.objects(&context.vgpu)?.modules.insert(loaded.id(), Arc::clone(&loaded));
         Ok(loaded.handle())
     }

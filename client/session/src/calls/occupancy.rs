@@ -6,8 +6,8 @@ use floe_surface::{Launch, OccupancyCalls};
 use floe_wire::{KernelId, MaxActiveBlocks};
 
 use crate::client::Client;
-use crate::objects::fitting;
 use crate::objects::function::FunctionState;
+use crate::objects::function::fitting;
 use crate::vgpu::attributes::Attributes;
 use crate::vgpu::occupancy::{Asked, ClusterLaunch, Expected, Moment, Question};
 use floe_lock::lock;
@@ -23,6 +23,7 @@ impl FunctionState {
         let vgpu = &self.vgpu;
         // Before the settings: another thread may change them.
         let now = lock(&vgpu.occupancy).now();
+        self.ask_with_look_up(&question, now)?;
         let asked = Asked { kernel: self.id(), settings: self.settings(), question };
         let expected = {
             let mut occupancy = lock(&vgpu.occupancy);
@@ -42,6 +43,34 @@ impl FunctionState {
         self.note(asked.settings, asked.question.clone());
         lock(&vgpu.occupancy).learn(asked, answer, now);
         Ok(answer)
+    }
+
+    /// Asks together with the kernel's look-up, where nobody has waited for that: one wait for both.
+    fn ask_with_look_up(&self, question: &Question, now: Moment) -> CudaResult<()> {
+        if !self.is_unsettled() {
+            return Ok(());
+        }
+        let (vgpu, kernel) = (&self.vgpu, self.id());
+        let mut questions = vec![question.clone()];
+        if self.is_noted() {
+            // Of the settings, those that the program has made are known.
+            questions.extend(question.followers(self.settings()));
+        }
+        let mut tickets = Vec::with_capacity(questions.len());
+        for question in questions {
+            let ticket = fitting::ask_early(vgpu, kernel, &question)?;
+            tickets.push((question, ticket));
+        }
+        self.settle()?;
+        let settings = self.settings();
+        let mut occupancy = lock(&vgpu.occupancy);
+        for (question, ticket) in tickets {
+            let asked = Asked { kernel, settings, question };
+            if occupancy.may_foresee(&asked) {
+                occupancy.expect(asked, Expected { ticket, setting: None }, now);
+            }
+        }
+        Ok(())
     }
 
     /// Asks for the answers to questions that libraries ask next, together with the one that is waited for (`--far`).

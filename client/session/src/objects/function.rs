@@ -1,5 +1,9 @@
 //! A kernel on one vGPU, by the name programs give it: a function. Layout and attributes came with the look-up and are answered
-//! here. Setting an attribute asks the server, unless it has the value already.
+//! here. Setting an attribute asks the server, unless it has the value already. Where the look-up was posted, the layout is the
+//! image's, and attributes are waited for when they are needed.
+
+pub(crate) mod expected;
+pub(crate) mod fitting;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,6 +13,7 @@ use floe_abi::{CudaError, CudaResult, Function, Kernel, Module, device_attribute
 use floe_surface::{KernelLayout, ParameterLayout};
 use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 
+use crate::objects::function::expected::{Bounds, Expected};
 use crate::start::Origin;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
@@ -25,11 +30,10 @@ const AXIS: u64 = (1 << 20) - 1;
 /// Dynamic shared memory in bytes a kernel may use that asked for no more.
 const DEFAULT_SHARED: u32 = 48 << 10;
 
-/// The layout of a kernel's parameters, from the reply to its look-up.
-fn layout(found: &FindKernelReply) -> KernelLayout {
-    let places = found.parameters.iter();
-    let layout = |offset: u32, size: u32| ParameterLayout { offset: offset as usize, size: size as usize };
-    KernelLayout::new(places.map(|parameter| layout(parameter.offset, parameter.bytes)).collect())
+/// The layout of a kernel's parameters by their offsets and sizes.
+fn layout(places: impl Iterator<Item = (u32, u32)>) -> KernelLayout {
+    let layout = |(offset, size): (u32, u32)| ParameterLayout { offset: offset as usize, size: size as usize };
+    KernelLayout::new(places.map(layout).collect())
 }
 
 /// Whether every device takes this value of an attribute, so that nobody need wait for its word: libraries set some attributes before
@@ -67,6 +71,8 @@ pub(crate) struct FunctionState {
     dynamic_shared: AtomicU32,
     /// Clusters it was compiled for: blocks per axis, 20 bits each; the top bit where a launch must say.
     cluster: AtomicU64,
+    /// What the server says of it, where nobody has waited for that.
+    expected: Expected,
     /// What notes the questions about it.
     origin: Option<Origin>,
     /// The program has set more of it than what is set without waiting.
@@ -83,25 +89,48 @@ impl FunctionState {
         found: &FindKernelReply,
         origin: Option<Origin>,
     ) -> Self {
-        let function = Self {
+        let places = found.parameters.iter().map(|parameter| (parameter.offset, parameter.bytes));
+        let function = Self::of(vgpu, module, id, name, layout(places), origin);
+        function.learn(&found.attributes);
+        function
+    }
+
+    /// The function of a module whose look-up was posted, as its image describes it.
+    pub(crate) fn posted(
+        vgpu: &Arc<Vgpu>,
+        module: Module,
+        id: u64,
+        name: &str,
+        bounds: &Bounds,
+        expected: Expected,
+        origin: Option<Origin>,
+    ) -> Self {
+        let function = Self::of(vgpu, module, id, name, layout(bounds.parameters()), origin);
+        function.threads.store(bounds.threads, Ordering::Relaxed);
+        function.static_shared.store(bounds.shared, Ordering::Relaxed);
+        function.dynamic_shared.store(DEFAULT_SHARED.saturating_sub(bounds.shared), Ordering::Relaxed);
+        Self { expected, ..function }
+    }
+
+    fn of(vgpu: &Arc<Vgpu>, module: Module, id: u64, name: &str, layout: KernelLayout, origin: Option<Origin>) -> Self {
+        Self {
             vgpu: Arc::clone(vgpu),
             id,
             name: name.to_owned(),
             module,
             kernel: AtomicU64::new(0),
             epoch: vgpu.epoch(),
-            layout: layout(found),
+            layout,
             attributes: RwLock::default(),
             configured: Mutex::default(),
             threads: AtomicU32::new(MOST_THREADS),
             static_shared: AtomicU32::new(0),
             dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
             cluster: AtomicU64::new(0),
+            expected: Expected::default(),
             origin,
             is_special: AtomicBool::new(false),
-        };
-        function.learn(&found.attributes);
-        function
+        }
     }
 
     /// Its id on the wire.
@@ -132,9 +161,14 @@ impl FunctionState {
         self.epoch == self.vgpu.epoch()
     }
 
-    /// Whether it is this vGPU's, and the server still has it.
+    /// Whether the server still has it, and has not said that it never had.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_valid() && !self.expected.has_failed()
+    }
+
+    /// Whether it is this vGPU's, and usable.
     pub(crate) fn serves(&self, vgpu: &Arc<Vgpu>) -> bool {
-        Arc::ptr_eq(&self.vgpu, vgpu) && self.is_valid()
+        Arc::ptr_eq(&self.vgpu, vgpu) && self.is_usable()
     }
 
     /// The layout of its parameters.
@@ -142,8 +176,8 @@ impl FunctionState {
         &self.layout
     }
 
-    /// The limits of its launches.
-    pub(crate) fn limits(&self) -> KernelLimits {
+    /// The limits of its launches, as far as they are known.
+    fn limits(&self) -> KernelLimits {
         KernelLimits {
             threads: self.threads.load(Ordering::Relaxed),
             static_shared: self.static_shared.load(Ordering::Relaxed),
@@ -177,6 +211,7 @@ impl FunctionState {
 
     /// The value of one of its attributes, by `CUfunction_attribute`.
     pub(crate) fn attribute(&self, number: u32) -> CudaResult<i32> {
+        self.settle()?;
         floe_lock::read(&self.attributes).get(&number).copied().ok_or(CudaError::INVALID_VALUE)
     }
 
@@ -212,13 +247,15 @@ impl FunctionState {
         let _change = Change::of(&self.vgpu.occupancy);
         let answer = self.vgpu.call(&message)?;
         let reply = self.vgpu.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
+        // What it was found as is here, too, and older.
+        self.settle()?;
         self.learn(&reply.attributes);
         // Occupancy may depend on it.
         lock(&self.vgpu.occupancy).clear();
         Ok(())
     }
 
-    /// The program's settings that occupancy depends on.
+    /// The program's settings that occupancy depends on, as far as they are known.
     pub(crate) fn settings(&self) -> Settings {
         let known = floe_lock::read(&self.attributes);
         Settings::by(|number| known.get(&number).copied().unwrap_or_default())
@@ -240,7 +277,8 @@ impl FunctionState {
     /// Sets an attribute, without waiting where every device takes the value.
     pub(crate) fn set_attribute(&self, number: u32, value: i32) -> CudaResult<()> {
         self.vgpu.errors.report()?;
-        if self.attribute(number) == Ok(value) {
+        let known = floe_lock::read(&self.attributes).get(&number).copied();
+        if known == Some(value) {
             return Ok(());
         }
         let fixed = i32::try_from(self.static_shared.load(Ordering::Relaxed)).unwrap_or(i32::MAX);

@@ -43,7 +43,7 @@ impl KernelState {
             let functions = floe_lock::read(&self.functions);
             functions.get(index).cloned().flatten()
         };
-        if let Some(function) = known.filter(|function| function.is_valid()) {
+        if let Some(function) = known.filter(|function| function.is_usable()) {
             return Ok(function);
         }
         let library = self.library.upgrade().ok_or(CudaError::INVALID_HANDLE)?;

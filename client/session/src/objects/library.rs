@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Library};
+use floe_image::Kernels;
 use floe_surface::{Image, JitOptions};
 
 use crate::log::log;
@@ -17,6 +18,7 @@ use crate::objects::module::Loaded;
 use crate::objects::module::ahead::Ahead;
 use crate::objects::module::early::Early;
 use crate::objects::module::load::{Seen, is_plain};
+use crate::objects::module::posted::kernels_of;
 use crate::start::look_of;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
@@ -38,6 +40,8 @@ pub(crate) struct LibraryState {
     early: Option<(Arc<Early>, Seen)>,
     /// It and its kernels, on their way to a vGPU.
     ahead: Mutex<Option<Ahead>>,
+    /// What it says of its kernels. Only programs of one vGPU look.
+    says: OnceLock<Arc<Kernels>>,
 }
 
 impl LibraryState {
@@ -54,6 +58,7 @@ impl LibraryState {
             kernels: Mutex::default(),
             early,
             ahead: Mutex::default(),
+            says: OnceLock::new(),
         }
     }
 
@@ -86,6 +91,11 @@ impl LibraryState {
         let ahead = lock(&self.ahead).take_if(|ahead| ahead.is_for(vgpu))?;
         let origin = self.seen().map(|seen| seen.origin(ahead.source(), &self.options));
         ahead.arrives(vgpu, origin).ok().flatten()
+    }
+
+    /// What it says of its kernels to a vGPU's device.
+    pub(crate) fn says(&self, vgpu: &Vgpu) -> Arc<Kernels> {
+        Arc::clone(self.says.get_or_init(|| Arc::new(kernels_of(&self.image, vgpu))))
     }
 
     fn seen(&self) -> Option<&Seen> {
@@ -170,19 +180,48 @@ impl LibraryState {
     pub(crate) fn function(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
         let (vgpu, known) = (&device.vgpu, &device.objects.functions);
         let mut loaded = lock(&self.loaded);
-        if let Some(there) = loaded.get(&vgpu.ordinal).filter(|there| there.is_valid()).cloned() {
+        if let Some(there) = self.there(&mut loaded, vgpu, |says| says.get(name).is_ok())? {
             drop(loaded);
-            return there.function(known, name);
-        }
-        self.check_may_be_on(vgpu)?;
-        if let Some((arrived, _)) = self.arrived(vgpu) {
-            loaded.insert(vgpu.ordinal, Arc::clone(&arrived));
-            drop(loaded);
-            return arrived.function(known, name);
+            return there.function_by(known, name, || self.says(vgpu));
         }
         let options = &mut self.options.without_answers();
         let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, options, name, self.seen())?;
         loaded.insert(vgpu.ordinal, fresh);
         function
+    }
+
+    /// The library as a module of a vGPU.
+    pub(crate) fn module(&self, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<Loaded>> {
+        let there = self.there(&mut lock(&self.loaded), vgpu, |says| !says.is_empty())?;
+        let there = there.map_or_else(|| self.on(vgpu), Ok)?;
+        there.describe(|| self.says(vgpu));
+        Ok(there)
+    }
+
+    /// The library on a vGPU, if it is there, was asked for ahead, or may be on its way by what it says of its kernels.
+    fn there(
+        &self,
+        loaded: &mut HashMap<u8, Arc<Loaded>>,
+        vgpu: &Arc<Vgpu>,
+        is_enough: impl FnOnce(&Kernels) -> bool,
+    ) -> CudaResult<Option<Arc<Loaded>>> {
+        let before = loaded.get(&vgpu.ordinal).cloned();
+        if before.as_ref().is_some_and(|there| there.is_valid()) {
+            return Ok(before);
+        }
+        self.check_may_be_on(vgpu)?;
+        let has_failed = before.is_some_and(|before| before.has_failed());
+        let arrived = match self.arrived(vgpu) {
+            Some((arrived, _)) => Some(arrived),
+            // One that has failed so is loaded in a way that says why.
+            None if !has_failed && is_plain(&self.options) && is_enough(&self.says(vgpu)) => {
+                Loaded::post(vgpu, &self.image, self.seen())?
+            }
+            None => None,
+        };
+        if let Some(arrived) = &arrived {
+            loaded.insert(vgpu.ordinal, Arc::clone(arrived));
+        }
+        Ok(arrived)
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod ahead;
 mod asking;
 pub(crate) mod early;
 pub(crate) mod load;
+pub(crate) mod posted;
 pub(crate) mod record;
 
 use std::collections::HashMap;
@@ -12,10 +13,12 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Module};
+use floe_image::Kernels;
 use floe_wire::{Call, FindGlobal, FindKernel, KernelId, LibraryId, ListKernels, UnloadLibrary};
 
 use crate::log::log;
 use crate::objects::function::FunctionState;
+use crate::objects::module::posted::Loading;
 use crate::start::Origin;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Answer, Connection, Ticket};
@@ -45,6 +48,10 @@ pub(crate) struct Loaded {
     functions: Mutex<HashMap<String, Arc<FunctionState>>>,
     globals: Mutex<HashMap<String, Global>>,
     names: OnceLock<Vec<String>>,
+    /// Its load, where nobody has waited for that.
+    loading: Option<Arc<Loading>>,
+    /// What its image says of its kernels, where that is looked at.
+    kernels: OnceLock<Arc<Kernels>>,
     /// What was asked for with it.
     ahead: Mutex<Expected>,
     /// What notes that the program uses it.
@@ -94,6 +101,8 @@ impl Loaded {
             functions: Mutex::default(),
             globals: Mutex::default(),
             names: OnceLock::new(),
+            loading: None,
+            kernels: OnceLock::new(),
             ahead: Mutex::default(),
             origin: None,
         }
@@ -103,13 +112,18 @@ impl Loaded {
     fn found(self: &Arc<Self>, known: &Table<FunctionState>, name: &str, id: u64, answer: Answer) -> Found {
         let answer = Connection::judge(answer)?;
         let reply = self.vgpu.connection.read(FindKernel::decode_reply(&answer.body))?;
-        let function = Arc::new(FunctionState::new(&self.vgpu, self.handle(), id, name, &reply, self.origin.clone()));
+        let function = FunctionState::new(&self.vgpu, self.handle(), id, name, &reply, self.origin.clone());
+        Ok(self.keep(known, name, Arc::new(function)))
+    }
+
+    /// A function of it, known by its name and among `known` from now on.
+    fn keep(&self, known: &Table<FunctionState>, name: &str, function: Arc<FunctionState>) -> Arc<FunctionState> {
         if let Some(origin) = &self.origin {
             origin.found(name);
         }
-        known.insert(id, Arc::clone(&function));
+        known.insert(function.id(), Arc::clone(&function));
         lock(&self.functions).insert(name.to_owned(), Arc::clone(&function));
-        Ok(function)
+        function
     }
 
     /// The program's handle of it.
@@ -127,14 +141,24 @@ impl Loaded {
         self.context
     }
 
-    /// Whether the server still has it.
+    /// Whether the server still has it, as far as it has answered.
     pub(crate) fn is_valid(&self) -> bool {
+        self.is_of_now() && !self.has_failed()
+    }
+
+    /// Whether it was loaded since the last reset.
+    fn is_of_now(&self) -> bool {
         self.epoch == self.vgpu.epoch()
+    }
+
+    /// Whether its load, which nobody has waited for, is known to have failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.loading.as_ref().is_some_and(|loading| loading.has_failed(&self.vgpu.connection))
     }
 
     /// Gives it up, with its globals and its functions, which are `known` no more.
     pub(crate) fn unload(&self, known: &Table<FunctionState>) -> CudaResult<()> {
-        if !self.is_valid() {
+        if !self.is_of_now() {
             return Ok(());
         }
         let vgpu = &self.vgpu;
@@ -159,14 +183,20 @@ impl Loaded {
     ///
     /// # Errors
     /// NOT_FOUND where it has none.
-    pub(crate) fn function(
+    pub(crate) fn function(self: &Arc<Self>, known: &Table<FunctionState>, name: &str) -> Found {
+        self.function_by(known, name, Arc::default)
+    }
+
+    /// The same, where its image is looked at if nobody has asked for the kernel.
+    pub(crate) fn function_by(
         self: &Arc<Self>,
         known: &Table<FunctionState>,
         name: &str,
-    ) -> CudaResult<Arc<FunctionState>> {
+        says: impl FnOnce() -> Arc<Kernels>,
+    ) -> Found {
         // The lock is held over the question, so that two threads that ask for one name get one function.
         let _asking = lock(&self.asking);
-        if let Some(function) = lock(&self.functions).get(name) {
+        if let Some(function) = lock(&self.functions).get(name).filter(|function| function.is_usable()) {
             return Ok(Arc::clone(function));
         }
         let vgpu = &self.vgpu;
@@ -177,6 +207,13 @@ impl Loaded {
             if answer.status == 0 {
                 return self.found(known, name, id, answer);
             }
+        }
+        self.describe(says);
+        // Once: what the server has refused is asked again in a way that says why.
+        if !lock(&self.functions).contains_key(name)
+            && let Some(posted) = self.post_look_up(known, name)
+        {
+            return posted;
         }
         let id = vgpu.next_id();
         let answer = vgpu.connection.ask(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) })?;

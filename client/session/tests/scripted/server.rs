@@ -714,6 +714,7 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
                 attribute(6, 65535),
                 attribute(7, 65535),
                 attribute(8, 49152),
+                attribute(12, 65536),
                 attribute(16, 2),
                 attribute(19, i32::from(options.maps)),
                 attribute(97, 101_376),

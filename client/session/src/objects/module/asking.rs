@@ -6,7 +6,7 @@ use std::sync::Arc;
 use floe_abi::{CudaResult, function_attribute};
 use floe_wire::{Attribute, KernelId, SetKernelAttribute};
 
-use crate::objects::fitting;
+use crate::objects::function::fitting;
 use crate::objects::function::is_certain;
 use crate::objects::module::record::Questions;
 use crate::vgpu::Vgpu;
