@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::elf::{self, FunctionSymbol, Section};
 use crate::error::ImageError;
@@ -178,11 +179,15 @@ fn of_cubin(file: &[u8]) -> Result<HashMap<String, Result<KernelFacts, &'static 
     let mut kernels = HashMap::new();
     for (index, symbol) in functions.iter().filter(|(_, symbol)| symbol.is_kernel) {
         let Ok(name) = std::str::from_utf8(symbol.name) else { continue };
-        let facts = cubin.facts(*index, symbol);
-        kernels
-            .entry(name.to_owned())
-            .and_modify(|earlier| *earlier = Err("there are two kernels of this name"))
-            .or_insert(facts);
+        // Once for each name: many symbols of one would have its items read as often.
+        match kernels.entry(name.to_owned()) {
+            Entry::Vacant(place) => {
+                place.insert(cubin.facts(*index, symbol));
+            }
+            Entry::Occupied(mut earlier) => {
+                drop(earlier.insert(Err("there are two kernels of this name")));
+            }
+        }
     }
     Ok(kernels)
 }

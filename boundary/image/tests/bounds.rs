@@ -138,3 +138,43 @@ fn parts_that_overlap_are_read_no_more_often_than_the_file_is_long() {
     let read = Kernels::of(&image(ImageKind::Cubin, &file), DEVICE, &Limits::default());
     assert!(matches!(read, Err(ImageError::Unsaid("its parts overlap"))), "{read:?}");
 }
+
+#[test]
+fn many_symbols_of_one_name_are_read_no_more_often_than_the_file_is_long() {
+    // A kernel's items, and as many symbols of its name as the file has room for.
+    let names: &[u8] = b"\0.symtab\0.strtab\0.nv.info.k\0.text.k\0.nv.constant0.k\0k\0";
+    let number = |at: usize| u32::try_from(at).expect("fits");
+    let name = |of: &[u8]| number(names.windows(of.len()).position(|window| window == of).expect("a name"));
+    let mut strings = names.to_vec();
+    strings.resize(30_000, 0);
+    let mut symbol = [0; 24];
+    symbol[..4].copy_from_slice(&number(names.len() - 2).to_le_bytes());
+    symbol[4..8].copy_from_slice(&[0x12, 0x10, 4, 0]);
+    let items: Vec<u8> = [1, 1, 0, 0].repeat(200_000);
+    let parts = [
+        (0, Vec::new()),
+        (name(b".symtab"), symbol.repeat(40_000)),
+        (name(b".strtab"), strings),
+        (name(b".nv.info.k"), items),
+        (name(b".text.k"), vec![0; 16]),
+        (name(b".nv.constant0.k"), vec![0; 16]),
+    ];
+    let mut file = cubin(BOUNDS)[..64].to_vec();
+    file[32..40].fill(0);
+    file[56..58].fill(0);
+    file[40..48].copy_from_slice(&64_u64.to_le_bytes());
+    file[60..64].copy_from_slice(&[6, 0, 2, 0]);
+    file.resize(64 + 64 * parts.len(), 0);
+    for (index, (name, bytes)) in parts.iter().enumerate().skip(1) {
+        let (offset, header) = (file.len() as u64, 64 + 64 * index);
+        file[header..header + 4].copy_from_slice(&name.to_le_bytes());
+        file[header + 4] = 1;
+        file[header + 24..header + 32].copy_from_slice(&offset.to_le_bytes());
+        file[header + 32..header + 40].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        file.extend(bytes);
+    }
+    let begin = std::time::Instant::now();
+    let read = Kernels::of(&image(ImageKind::Cubin, &file), DEVICE, &Limits::default()).expect("a cubin");
+    assert_eq!(why(&read, "k"), "there are two kernels of this name");
+    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+}
