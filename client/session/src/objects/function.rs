@@ -216,8 +216,11 @@ impl FunctionState {
     }
 
     fn learn(&self, attributes: &[Attribute]) {
+        self.learn_in(&mut floe_lock::write(&self.attributes), attributes);
+    }
+
+    fn learn_in(&self, known: &mut HashMap<u32, i32>, attributes: &[Attribute]) {
         use function_attribute as a;
-        let mut known = floe_lock::write(&self.attributes);
         for attribute in attributes {
             let Ok(number) = u32::try_from(attribute.number) else {
                 continue;
@@ -233,7 +236,7 @@ impl FunctionState {
                 limit.store(value, Ordering::Relaxed);
             }
         }
-        self.cluster.store(Self::compiled_cluster(&known), Ordering::Relaxed);
+        self.cluster.store(Self::compiled_cluster(known), Ordering::Relaxed);
     }
 
     fn set(&self, what: u32, number: u32, value: i32) -> CudaResult<()> {

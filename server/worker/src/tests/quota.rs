@@ -250,3 +250,26 @@ fn nodes_over_the_host_memory_fail_their_graph_and_go_with_it() {
     client.send(&AddGraphEmpty { graph: GraphId(2), after: Vec::new() });
     client.ok(&InstantiateGraph { graph: GraphId(2), flags: 0 });
 }
+
+#[test]
+fn parts_of_a_library_that_there_is_no_host_memory_for_go_with_its_load() {
+    let mut client = with_host_memory(4 * MIB);
+    let mut events = 1..;
+    let mut fill = |client: &mut Client| {
+        for event in events.by_ref().take(100) {
+            client.send(&CreateEvent { event: EventId(event), flags: 2 });
+        }
+        client.call(&MemoryInfo {}).1
+    };
+    while fill(&mut client) == 0 {}
+    // What a library is charged for itself is not there, but its few bytes are, and each failure.
+    for event in 1..=4 {
+        client.send(&DestroyEvent { event: EventId(event) });
+    }
+    for library in 1..=25 {
+        client.send(&LibraryPart { library: LibraryId(library), content: 0, bytes: b"kernel k" });
+        let hash = hash_of(b"kernel k");
+        let load = LoadLibrary { contents: vec![content(b"kernel k", &hash)], ..text(LibraryId(library)) };
+        assert_eq!(client.call(&load).0, OUT_OF_MEMORY, "{library}");
+    }
+}

@@ -168,11 +168,10 @@ impl FunctionState {
 
     /// Takes over what it was found as; what the program has set since is newer.
     fn learn_as_found(&self, found: &FindKernelReply) {
+        // What another thread sets meanwhile is set behind this.
+        let mut known = floe_lock::write(&self.attributes);
         let mut attributes = found.attributes.clone();
-        {
-            let set = floe_lock::read(&self.attributes);
-            attributes.retain(|it| u32::try_from(it.number).is_ok_and(|number| !set.contains_key(&number)));
-        }
-        self.learn(&attributes);
+        attributes.retain(|it| u32::try_from(it.number).is_ok_and(|number| !known.contains_key(&number)));
+        self.learn_in(&mut known, &attributes);
     }
 }

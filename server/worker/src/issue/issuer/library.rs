@@ -41,8 +41,10 @@ impl<D: Device> LibraryRequests for Issuer<D> {
 
     fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
+        // Its parts are used up, whatever becomes of it.
+        let gathered = self.contents.gather(id, &message.contents)?;
         self.libraries.check_posted(id.0)?;
-        let contents = match self.contents.gather(id, &message.contents)? {
+        let contents = match gathered {
             Gathered::All(contents) => contents,
             Gathered::Missing(missing) => {
                 // Commands posted together with the load find that the library does not exist.
