@@ -214,6 +214,16 @@ fn servers_that_have_not_named_each_other_are_not_connected() {
 }
 
 #[test]
+fn a_job_of_too_many_bytes_is_refused_by_name_and_ends_no_session() {
+    let built = Built::new();
+    let daemons = built.daemons(true);
+    let places = places(&daemons, |daemon| daemon.tcp().to_owned());
+    let program = built.program(&["together", "2"]).variable("FLOE_JOB", &"a".repeat(65 << 10));
+    let words = refusal(&program.on_each(&daemons[0], &places).run());
+    assert!(words.contains("FLOE_JOB have more bytes than"), "{words}");
+}
+
+#[test]
 fn a_server_without_nccl_says_so() {
     let built = Built::new();
     let daemons = Floed::start_two(&["--nccl", "off"], true);

@@ -24,7 +24,7 @@ use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Answer, Ticket};
 use floe_lock::lock;
-use parts::{CUDA_ERROR, element_bytes, extent, failure};
+use parts::{CUDA_ERROR, MOST_SETTINGS, element_bytes, extent, failure, variables};
 pub use parts::{Collective, MadeComm, NcclFailure, NcclResult, NewComm, Origin};
 
 /// Bits of a communicator's number below its vGPU's ordinal.
@@ -33,8 +33,6 @@ const ORDINAL_SHIFT: u32 = 48;
 const SUCCESS: u32 = 0;
 const INVALID_ARGUMENT: u32 = 4;
 const INVALID_USAGE: u32 = 5;
-/// NCCL's variables begin so.
-const PREFIX: &str = "NCCL_";
 /// The setting in whose place the server gets the program's job.
 const NODE: &str = "NCCL_HOSTID";
 /// Variables that name files or a network of the program's machine, which mean nothing beside the GPU.
@@ -121,7 +119,7 @@ impl Client {
         if let Some(version) = lock(&self.collectives.versions).get(&vgpu.ordinal) {
             return Ok(*version);
         }
-        let all: Vec<(String, String)> = std::env::vars().filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let all = variables(std::env::vars_os());
         let (kept, sent): (Vec<_>, Vec<_>) = all.iter().partition(|(name, _)| KEPT_HERE.contains(&name.as_str()));
         for (name, _) in kept {
             log!(Warn, "a variable of NCCL means nothing beside the GPU: {name}");
@@ -129,6 +127,10 @@ impl Client {
         let mut settings: Vec<_> = sent.iter().map(|(name, value)| CollectiveSetting { name, value }).collect();
         if let Some(job) = &self.settings()?.job {
             settings.push(CollectiveSetting { name: NODE, value: job });
+        }
+        if settings.iter().map(|it| it.name.len() + it.value.len()).sum::<usize>() > MOST_SETTINGS {
+            let words = format!("the program's variables of NCCL and FLOE_JOB have more bytes than: {MOST_SETTINGS}");
+            return failure(INVALID_USAGE, words);
         }
         let answer = vgpu.connection.ask(&OpenCollectives { settings })?;
         if let Some(error) = CudaError::from_code(answer.status) {

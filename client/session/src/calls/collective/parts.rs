@@ -1,11 +1,17 @@
 //! What NCCL's functions of this process take and give, and how many bytes a call names.
 //! In and out: plain data. Nothing here is sent or looked up.
 
+use std::ffi::OsString;
+
 use floe_abi::{CudaError, Stream};
 use floe_wire::CollectiveCall;
 
 /// `ncclUnhandledCudaError`.
 pub(super) const CUDA_ERROR: u32 = 1;
+/// NCCL's variables begin so.
+const PREFIX: &str = "NCCL_";
+/// Bytes of settings that a worker takes; it ends a session that has more.
+pub(super) const MOST_SETTINGS: usize = 64 << 10;
 
 /// A result of NCCL that is no success, with a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +33,12 @@ impl From<CudaError> for NcclFailure {
 
 pub(super) fn failure<T>(code: u32, words: impl Into<String>) -> NcclResult<T> {
     Err(NcclFailure { code, words: words.into() })
+}
+
+/// NCCL's variables among all of a program. It has none that is no text, or whose name has other than ASCII's visible letters.
+pub(super) fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
+    let text = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter(|(name, _)| name.starts_with(PREFIX) && name.bytes().all(|byte| byte.is_ascii_graphic())).collect()
 }
 
 /// How a communicator comes about.
@@ -115,5 +127,26 @@ pub(super) fn extent(kind: u32, ranks: u64, is_root: bool) -> (u64, u64) {
         8 => (1, root(ranks)),
         9 => (root(ranks), 1),
         _ => (1, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn variables_that_are_no_text_are_passed_over() {
+        let of = |name: &[u8], value: &[u8]| (OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+        let all = [
+            of(b"LS_COLORS", b"\xff"),
+            of(b"\xff", b"1"),
+            of(b"NCCL_DEBUG_FILE", b"\xff"),
+            of(b"NCCL_A B", b"1"),
+            of("NCCL_\u{e4}".as_bytes(), b"1"),
+            of(b"NCCL_DEBUG", b"WARN"),
+        ];
+        assert_eq!(variables(all.into_iter()), [("NCCL_DEBUG".to_owned(), "WARN".to_owned())]);
     }
 }
