@@ -100,6 +100,8 @@ struct State {
     elsewhere: bool,
     fail_stream: bool,
     fail_level: bool,
+    /// No memory is mapped from this address on.
+    full_from: Option<u64>,
     /// Names of the threads that asked for events.
     asked_by: BTreeSet<String>,
 }
@@ -433,6 +435,16 @@ impl Fake {
         self.state().elsewhere = true;
     }
 
+    /// Has the device's memory for tables be at its end for addresses from this one on.
+    pub(super) fn fill_from(&self, at: u64) {
+        self.state().full_from = Some(at);
+    }
+
+    /// Mappings from this address on.
+    pub(super) fn mapped_from(&self, at: u64) -> usize {
+        self.state().mapped.range(at..).count()
+    }
+
     pub(super) fn fail_next_level(&self) {
         self.state().fail_level = true;
     }
@@ -623,6 +635,9 @@ impl Device for Fake {
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
+        if self.state().full_from.is_some_and(|full| at.0 >= full) {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
         self.state().mappings += 1;
         self.state().mapped.insert(at.0, (bytes, offset, memory.0));
         Ok(())

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use floe_abi::CudaError;
 use floe_device::Device;
 use floe_device::nccl::sockets::{self, Network, Place};
+use floe_transport::LinkError;
 use floe_wire::{AbortCommReply, Field as _};
 
 use crate::issue::fault::Fault;
@@ -39,6 +40,7 @@ pub(crate) struct Ways<D: Device> {
 }
 
 /// Why a way leads nowhere.
+#[derive(Debug, PartialEq, Eq)]
 enum Closed {
     /// There are no more servers.
     NoServer,
@@ -56,13 +58,7 @@ impl<D: Device> Ways<D> {
     }
 
     fn find(&self, shared: &Shared<D>, to: Place, port: u16) -> Result<OwnedFd, Closed> {
-        for _ in 1..ATTEMPTS {
-            match self.find_once(shared, to, port) {
-                Err(Closed::Broken) => std::thread::sleep(PAUSE),
-                found => return found,
-            }
-        }
-        self.find_once(shared, to, port)
+        again(PATIENCE, || self.find_once(shared, to, port))
     }
 
     fn find_once(&self, shared: &Shared<D>, to: Place, port: u16) -> Result<OwnedFd, Closed> {
@@ -96,9 +92,29 @@ impl<D: Device> Ways<D> {
         match connect_port(socket, &wanted, Instant::now() + PATIENCE) {
             Ok(Some(socket)) => Ok(socket),
             Ok(None) => Err(Closed::Refused),
-            Err(OpeningError::Link(_) | OpeningError::Closed) => Err(Closed::Broken),
-            Err(_) => Err(Closed::Wrong),
+            Err(error) => Err(closed(&error)),
         }
+    }
+}
+
+/// Tries again what broke, so many times and no longer than this: NCCL does nothing else meanwhile, nor ends.
+fn again<T>(patience: Duration, mut find: impl FnMut() -> Result<T, Closed>) -> Result<T, Closed> {
+    let until = Instant::now() + patience;
+    for _ in 1..ATTEMPTS {
+        match find() {
+            Err(Closed::Broken) if Instant::now() < until => std::thread::sleep(PAUSE),
+            found => return found,
+        }
+    }
+    find()
+}
+
+/// Who says nothing for so long has room and does not answer: it is not asked again.
+fn closed(error: &OpeningError) -> Closed {
+    match error {
+        OpeningError::Link(LinkError::TimedOut { .. }) => Closed::Wrong,
+        OpeningError::Link(_) | OpeningError::Closed => Closed::Broken,
+        _ => Closed::Wrong,
     }
 }
 
@@ -167,4 +183,43 @@ pub(crate) fn abort<D: Device>(shared: &Arc<Shared<D>>, sequence: u64, id: u64) 
 fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+    use crate::peer::proof::{KEY_BYTES, Key};
+
+    fn end_of(socket: OwnedFd, patience: Duration) -> Closed {
+        let secret = Key::of(&[1; KEY_BYTES]).unwrap().secret(7, 5);
+        let wanted = Port { session: 7, ticket: 5, secret, place: [0; 16], port: 1 };
+        closed(&connect_port(socket, &wanted, Instant::now() + patience).unwrap_err())
+    }
+
+    #[test]
+    fn a_worker_that_closes_is_asked_again_and_one_that_says_nothing_is_not() {
+        let (silent, _kept) = pair().unwrap();
+        assert_eq!(end_of(silent, Duration::from_millis(20)), Closed::Wrong);
+        let (crowded, other) = pair().unwrap();
+        drop(other);
+        assert_eq!(end_of(crowded, PATIENCE), Closed::Broken);
+    }
+
+    #[test]
+    fn what_breaks_is_tried_again_for_a_while_and_no_longer() {
+        let (mut slow, mut fast) = (0, 0);
+        let breaks = |count: &mut u32, lasts| {
+            *count += 1;
+            std::thread::sleep(lasts);
+            Err::<(), Closed>(Closed::Broken)
+        };
+        let lasts = Duration::from_millis(60);
+        assert_eq!(again(lasts, || breaks(&mut slow, lasts)), Err(Closed::Broken));
+        assert_eq!(slow, 1);
+        assert_eq!(again(PATIENCE, || breaks(&mut fast, Duration::ZERO)), Err(Closed::Broken));
+        assert_eq!(fast, ATTEMPTS);
+        let mut answers = Vec::from([Ok(5), Err(Closed::Broken)]);
+        assert_eq!(again(PATIENCE, || answers.pop().unwrap()), Ok(5));
+    }
 }

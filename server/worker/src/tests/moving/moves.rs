@@ -14,6 +14,7 @@ use super::keep;
 use crate::daemon::descriptor_passing::{Heard, Taker};
 use crate::daemon::move_notices::*;
 use crate::daemon::peer_notices::{Answers, Kind, PeerNotice, Question, Refused, Returned};
+use crate::life::moving::staging::{SOURCE, TARGET};
 use crate::life::moving::stream::MoveStream;
 use crate::life::moving::words::{Answer, Contents, Description, Last, LentBlock, LinkKind, Piece, Step, VERSION};
 use crate::sandbox::Reserved;
@@ -502,6 +503,34 @@ fn the_targets_memory_is_mapped_for_the_copy_before_the_program_stands() {
     drop(passing);
     session.step(1);
     session.end();
+}
+
+#[test]
+fn a_target_that_cannot_map_its_memory_refuses_and_keeps_none_and_the_session_goes_on() {
+    for stop_and_copy in [true, false] {
+        let mut session = Moving::begin();
+        session.options = (false, stop_and_copy);
+        session.prepare();
+        session.step(0);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        session.leave_by(ours.into());
+        assert!(matches!(session.worker.word(), Said::Described(_)));
+        let task = Arrival { number: 1, importer: 101, same_gpu: false, stop_and_copy, keeps: None };
+        let target = Worker::start(Begins::Arrives(task), task.importer, Arc::default());
+        target.device.fill_from(TARGET);
+        target.order(MoveOrder::Arrive(1), Some(theirs.into()));
+        let passing = broker(&session.worker, &target);
+        let why = gave_up(session.worker.word());
+        assert!(why.contains("mapping this session's memory"), "{why}");
+        let device = Arc::clone(&target.device);
+        assert!(matches!(join(target.thread), Ending::NotArrived(_)));
+        assert_eq!(device.mapped_from(SOURCE), 0, "staged memory stays");
+        drop(passing);
+        session.step(1);
+        session.move_on().unwrap();
+        session.step(2);
+        session.end();
+    }
 }
 
 #[test]
