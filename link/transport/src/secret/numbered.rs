@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::hmac;
 
 /// Bytes of a key of X25519.
 const KEY: usize = 32;
@@ -160,7 +160,7 @@ fn public(private: &[u8; KEY]) -> Option<[u8; KEY]> {
 
 fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).ok().map(|()| bytes)
+    getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
 fn hex(bytes: &[u8]) -> String {

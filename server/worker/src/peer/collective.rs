@@ -68,7 +68,7 @@ impl Collectives {
     pub(crate) fn new(library: Option<PathBuf>, has_nodes: bool, session: u64, budget: &Budget) -> Self {
         let mut place = [0; 16];
         // Without random bytes it has the address of another worker with that number, and the keys tell them apart.
-        let _ = aws_lc_rs::rand::fill(&mut place[1..8]);
+        let _ = getrandom::fill(&mut place[1..8]);
         place[0] = PREFIX;
         place[8..].copy_from_slice(&session.to_be_bytes());
         Self {

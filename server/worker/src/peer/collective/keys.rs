@@ -63,7 +63,7 @@ impl Keys {
             return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
         }
         let none = |_| Fault::Explained(CudaError::OPERATING_SYSTEM, "no random bytes".to_owned());
-        aws_lc_rs::rand::fill(&mut bytes[OWN..]).map_err(none)?;
+        getrandom::fill(&mut bytes[OWN..]).map_err(none)?;
         self.add(&bytes[OWN..])?;
         Ok(UniqueId(bytes))
     }

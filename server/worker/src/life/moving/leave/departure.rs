@@ -325,5 +325,5 @@ pub(in crate::life::moving) fn begin_lending<M: Mapped>(
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), Off> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| Off::Ended("the system gives no random bytes".into()))
+    getrandom::fill(bytes).map_err(|_| Off::Ended("the system gives no random bytes".into()))
 }
