@@ -17,6 +17,7 @@ pub(crate) mod statistics;
 pub(crate) mod table;
 pub(crate) mod tally;
 pub(crate) mod tensor_maps;
+pub(crate) mod waited;
 pub(crate) mod watched;
 
 use std::collections::{BTreeMap, HashMap};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::objects::context::ContextState;
 use crate::objects::function::FunctionState;
 use crate::objects::stream::StreamState;
+
 use crate::vgpu::recent::{Found, Recent};
+use crate::vgpu::waited::Waited;
 
 /// Streams a thread finds again without asking the table. Programs use few.
 const RECENT_STREAMS: usize = 8;
@@ -31,6 +33,8 @@ pub(crate) struct Thread {
     pub(crate) recent_functions: Recent<FunctionState>,
     /// Functions of kernels found last, by the kernel's id.
     pub(crate) recent_kernels: Recent<FunctionState>,
+    /// Streams it has waited for, where there are several vGPUs.
+    pub(crate) waited: Waited,
 }
 
 thread_local! {
@@ -56,6 +60,7 @@ impl Drop for End {
             thread.recent_streams.clear();
             thread.recent_functions.clear();
             thread.recent_kernels.clear();
+            thread.waited.clear();
             for stream in thread.streams.borrow_mut().drain(..) {
                 stream.abandon();
             }
@@ -95,6 +100,7 @@ impl Thread {
             recent_streams: Recent::new(RECENT_STREAMS),
             recent_functions: Recent::new(RECENT_FUNCTIONS),
             recent_kernels: Recent::new(RECENT_FUNCTIONS),
+            waited: Waited::default(),
         }
     }
 

@@ -1,0 +1,134 @@
+//! Waits of a thread for several vGPUs: when each server is asked.
+//! In: two scripted servers. Out: what each was told, and in which order.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod scripted;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floe_abi::{Context, Device, Stream, stream_flags};
+use floe_session::Client;
+use floe_surface::*;
+use floe_wire::Request;
+use scripted::*;
+
+const ASKED: &str = "SynchronizeStream";
+
+/// A program with a stream on each of two vGPUs.
+struct Two {
+    client: &'static Client,
+    contexts: Vec<Context>,
+    streams: Vec<Stream>,
+}
+
+impl Two {
+    fn new(servers: [&Server; 2]) -> Self {
+        let client = client_with(&servers, &[]);
+        client.init(0).unwrap();
+        let mut contexts = Vec::new();
+        let streams = [0, 1].map(|device| {
+            contexts.push(client.device_primary_ctx_retain(Device(device)).unwrap());
+            client.ctx_set_current(*contexts.last().unwrap()).unwrap();
+            client.stream_create(stream_flags::NON_BLOCKING).unwrap()
+        });
+        Self { client, contexts, streams: streams.to_vec() }
+    }
+
+    /// Puts work on both streams.
+    fn work_on_both(&self) {
+        self.work(0);
+        self.work(1);
+    }
+
+    fn work(&self, device: usize) {
+        self.client.ctx_set_current(self.contexts[device]).unwrap();
+        let at = self.client.mem_alloc(64).unwrap();
+        self.client.memset_d8(self.streams[device], at, 0, 64).unwrap();
+    }
+
+    fn wait(&self, device: usize) {
+        self.client.ctx_set_current(self.contexts[device]).unwrap();
+        self.client.stream_synchronize(self.streams[device]).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_for_two_vgpus_by_turns_asks_the_second_with_the_first() {
+    let second_asked = Arc::new(AtomicUsize::new(0));
+    let (asked, heard) = (Arc::clone(&second_asked), Arc::clone(&second_asked));
+    let mut waits = 0;
+    // From the second time on, this one's work is over only once the other has been asked.
+    let first = Server::scripted(move |request, _, _| {
+        if matches!(request, Request::SynchronizeStream(_)) {
+            until("the other's question", || heard.load(Ordering::SeqCst) >= waits);
+            waits += 1;
+        }
+        Flow::Usual
+    });
+    let second = Server::scripted(move |request, _, _| {
+        if matches!(request, Request::SynchronizeStream(_)) {
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+        Flow::Usual
+    });
+    let program = Two::new([&first, &second]);
+    // The first time nobody knows that the program will wait for the second.
+    for turn in 0..5 {
+        program.work_on_both();
+        if turn == 1 {
+            second_asked.store(0, Ordering::SeqCst);
+        }
+        program.wait(0);
+        program.wait(1);
+    }
+    assert_eq!((first.count(ASKED), second.count(ASKED)), (5, 5), "none was asked twice");
+}
+
+#[test]
+fn a_vgpu_that_is_not_waited_for_is_asked_once() {
+    let (first, second) = (Server::scripted(|_, _, _| Flow::Usual), Server::scripted(|_, _, _| Flow::Usual));
+    let program = Two::new([&first, &second]);
+    program.work(1);
+    program.wait(1);
+    for _ in 0..5 {
+        program.work_on_both();
+        program.wait(0);
+    }
+    program.wait(1);
+    assert_eq!(first.count(ASKED), 5);
+    assert_eq!(second.count(ASKED), 3, "before, beside the first's wait, and for the work since then");
+}
+
+#[test]
+fn work_behind_the_question_is_waited_for() {
+    let (first, second) = (Server::scripted(|_, _, _| Flow::Usual), Server::scripted(|_, _, _| Flow::Usual));
+    let program = Two::new([&first, &second]);
+    program.work(1);
+    program.wait(1);
+    program.work_on_both();
+    program.wait(0);
+    program.work(1);
+    program.wait(1);
+    let names = second.names();
+    assert_eq!(names.iter().rev().find(|name| [ASKED, "Fill"].contains(*name)), Some(&ASKED), "{names:?}");
+    assert_eq!(second.count(ASKED), 3);
+}
+
+#[test]
+fn a_thread_asks_for_its_own_streams_only() {
+    let (first, second) = (Server::scripted(|_, _, _| Flow::Usual), Server::scripted(|_, _, _| Flow::Usual));
+    let program = Two::new([&first, &second]);
+    program.work_on_both();
+    std::thread::scope(|scope| {
+        for device in [0, 1] {
+            scope.spawn({
+                let program = &program;
+                move || program.wait(device)
+            });
+        }
+    });
+    program.work_on_both();
+    std::thread::scope(|scope| scope.spawn(|| program.wait(0)).join().unwrap());
+    assert_eq!((first.count(ASKED), second.count(ASKED)), (2, 1));
+}
