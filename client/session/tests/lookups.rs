@@ -196,14 +196,18 @@ fn a_failure_comes_late_and_the_next_look_up_says_why() {
 }
 
 #[test]
-fn a_device_that_has_other_parameters_than_the_image_is_an_error_and_no_launch_is_silent() {
+fn a_device_that_has_other_parameters_than_the_image_is_an_error_of_the_next_wait() {
     let server = server(&[(0, 8), (8, 8)], 0, true);
     run(&server, "1", |client| {
+        let at = client.mem_alloc(64).unwrap();
         let library = client.library_load_data(image(), &mut JitOptions::none()).unwrap();
         let kernel = client.library_get_kernel(library, c"plain").unwrap();
         let function = client.kernel_get_function(kernel).unwrap();
         assert_eq!(launch_of(client, function, 32), Ok(()));
-        client.mem_get_info().unwrap();
+        // What it has written is not read, also where it is used no more.
+        let mut read = [0; 64];
+        assert_eq!(client.memcpy_dtoh(Stream::LEGACY, host(&mut read), at), Err(CudaError::INVALID_IMAGE));
+        assert_eq!(client.memcpy_dtoh(Stream::LEGACY, host(&mut read), at), Ok(()), "told once");
         assert_eq!(launch_of(client, function, 32), Err(CudaError::INVALID_IMAGE));
         assert_eq!(client.func_get_attribute(0, function), Err(CudaError::INVALID_IMAGE));
         // Asked again, the device is believed.

@@ -39,6 +39,20 @@ impl Bounds {
         Self { parameters: facts.parameters.clone(), threads, shared: facts.shared }
     }
 
+    /// Whether the server's word of this kernel says the same of its parameters. Launches until then had the image's.
+    pub(crate) fn check_of(&self, name: &str) -> impl FnOnce(&[u8]) -> CudaResult<()> + Send + 'static {
+        let (name, own) = (name.to_owned(), self.parameters.clone());
+        move |body| {
+            let found = FindKernel::decode_reply(body).map_err(|_| CudaError::INVALID_IMAGE)?;
+            let theirs = found.parameters.iter().map(|it| (it.offset, it.bytes));
+            if own.iter().map(|it| (it.offset, it.size)).eq(theirs) {
+                return Ok(());
+            }
+            log!(Error, "a kernel has other parameters on the device than in its image: {name}");
+            Err(CudaError::INVALID_IMAGE)
+        }
+    }
+
     /// Offsets and sizes.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (u32, u32)> {
         self.parameters.iter().map(|parameter| (parameter.offset, parameter.size))
@@ -157,13 +171,8 @@ impl FunctionState {
         let found = connection.read(FindKernel::decode_reply(&answer.body))?;
         let own = self.layout.parameters().iter().map(|parameter| (parameter.offset, parameter.size));
         let theirs = found.parameters.iter().map(|parameter| (parameter.offset as usize, parameter.bytes as usize));
-        if own.eq(theirs) {
-            return Ok(found);
-        }
-        log!(Error, "a kernel has other parameters on the device than in its image: {}", self.name);
-        // Launches before this one had the image's.
-        self.vgpu.errors.note(CudaError::INVALID_IMAGE);
-        Err(CudaError::INVALID_IMAGE)
+        // That it is not, has been said as the answer came.
+        if own.eq(theirs) { Ok(found) } else { Err(CudaError::INVALID_IMAGE) }
     }
 
     /// Takes over what it was found as; what the program has set since is newer.

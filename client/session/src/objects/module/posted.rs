@@ -100,11 +100,12 @@ impl Loaded {
             }
         };
         let (vgpu, id) = (&self.vgpu, self.vgpu.next_id());
-        let post =
-            || vgpu.connection.ask_early(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) });
-        Some(post().map(|ticket| {
+        let bounds = Bounds::of(facts, vgpu);
+        let message = FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) };
+        let asked = vgpu.connection.ask_foretold(&message, bounds.check_of(name));
+        Some(asked.map(|ticket| {
             let expected = Expected::of(ticket, self.loading.clone());
-            let (bounds, origin) = (Bounds::of(facts, vgpu), self.origin.clone());
+            let origin = self.origin.clone();
             let function = FunctionState::posted(vgpu, self.handle(), id, name, &bounds, expected, origin);
             self.keep(known, name, Arc::new(function))
         }))

@@ -7,16 +7,30 @@ use floe_abi::CudaResult;
 use floe_wire::Call;
 
 use super::Connection;
-use super::pending::{Answer, Expected};
+use super::pending::{Answer, Expected, Foretold};
 use super::waiter::{Ticket, Waiter};
 use crate::vgpu::tally;
 
 impl Connection {
     /// Asks something that nobody may need to know, together with what is sent next, or at `flush`.
     pub(crate) fn ask_early<M: Call>(&self, message: &M) -> CudaResult<Ticket> {
+        self.post_question(message, None)
+    }
+
+    /// The same of a question whose answer is acted on already: what `check` says of a reply that is a success is an error of
+    /// the vGPU, of which the next wait tells. It must not wait.
+    pub(crate) fn ask_foretold<M: Call>(
+        &self,
+        message: &M,
+        check: impl FnOnce(&[u8]) -> CudaResult<()> + Send + 'static,
+    ) -> CudaResult<Ticket> {
+        self.post_question(message, Some(Foretold(Box::new(check))))
+    }
+
+    fn post_question<M: Call>(&self, message: &M, foretold: Option<Foretold>) -> CudaResult<Ticket> {
         tally::posted();
         let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Early(Arc::clone(&waiter)), false)?;
+        self.submit(message, Expected::Early(Arc::clone(&waiter), foretold), false)?;
         Ok(Ticket { waiter })
     }
 

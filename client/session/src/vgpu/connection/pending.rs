@@ -152,8 +152,8 @@ fn write_at(range: &HostRange, offset: u64, bytes: &[u8]) -> CudaResult<()> {
 pub(super) enum Expected {
     /// A reply somebody waits for.
     Reply(Arc<Waiter>),
-    /// A reply that somebody may look at later, or nobody.
-    Early(Arc<Waiter>),
+    /// A reply that somebody may look at later, or nobody, and what was foretold of it.
+    Early(Arc<Waiter>, Option<Foretold>),
     /// A reply nobody waits for.
     Unwatched,
     /// The word that a stream has come so far, or up to this frame, which somebody may wait for or look for.
@@ -162,6 +162,18 @@ pub(super) enum Expected {
     Told(Arc<StreamProgress>, Then),
     /// Data, then a reply.
     Delivery(Incomplete),
+}
+
+/// Looks at a reply's fields, and does not wait.
+type Check = dyn FnOnce(&[u8]) -> CudaResult<()> + Send;
+
+/// Whether a reply says what the session has acted on already.
+pub(super) struct Foretold(pub(super) Box<Check>);
+
+impl std::fmt::Debug for Foretold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Foretold")
+    }
 }
 
 /// What is done behind an answer, also where none can come any more.
@@ -190,7 +202,7 @@ impl Expected {
     pub(super) fn abandon(self, error: CudaError) {
         match self {
             Self::Reply(waiter)
-            | Self::Early(waiter)
+            | Self::Early(waiter, _)
             | Self::Mark(_, _, waiter)
             | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
             Self::Told(_, Then(then)) => then(),

@@ -13,7 +13,7 @@ use floe_transport::{Arrival, Bulk, Frame, LinkError};
 use floe_wire::{Decode, Delivery, DeliveryFollows, Ended, Message as _, Progress, Push, Reply};
 
 use super::Shared;
-use super::pending::{Answer, Expected, Incomplete, Then};
+use super::pending::{Answer, Expected, Foretold, Incomplete, Then};
 use crate::log::log;
 
 /// Why the link is over.
@@ -139,9 +139,14 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     shared.heard.fetch_add(1, Ordering::AcqRel);
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
-        Expected::Early(waiter) => {
+        Expected::Early(waiter, foretold) => {
             let detail = if reply.status == 0 { reply.detail } else { "" };
             note(shared, &Reply { status: 0, detail, ..*reply });
+            if let Some(Foretold(check)) = foretold.filter(|_| reply.status == 0)
+                && let Err(error) = check(reply.body)
+            {
+                shared.errors.note(error);
+            }
             waiter.fill(Ok(Answer { earlier: 0, ..own() }));
         }
         Expected::Unwatched => note(shared, reply),
