@@ -13,6 +13,7 @@ mod handles;
 mod ipc;
 mod launches;
 mod memory;
+pub mod nccl;
 mod result;
 mod stream_memory;
 mod tensor_maps;

@@ -13,6 +13,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use floe_abi::DevicePtr;
+use floe_abi::nccl::NODE;
 use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 
@@ -27,8 +28,6 @@ use config::RawConfig;
 
 /// The oldest version whose configurations have the layout that is written here.
 const OLDEST: u32 = 22_800;
-/// The variable by which NCCL knows which ranks are of its own node.
-pub const NODE: &str = "NCCL_HOSTID";
 /// Results of NCCL that are named here.
 pub mod result {
     /// `ncclSuccess`.

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_abi::{CudaError, CudaResult, DevicePtr, Stream, nccl};
 use floe_surface::graph::{OwnWork, Work};
 use floe_wire::{
     AbortComm, AskComm, Call, CollectiveCall, CollectiveGroup, CollectiveSetting, CommId, CreateReduction,
@@ -24,7 +24,7 @@ use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Answer, Ticket};
 use floe_lock::lock;
-use parts::{CUDA_ERROR, MOST_SETTINGS, element_bytes, extent, failure, variables};
+use parts::{CUDA_ERROR, element_bytes, extent, failure, variables};
 pub use parts::{Collective, MadeComm, NcclFailure, NcclResult, NewComm, Origin};
 
 /// Bits of a communicator's number below its vGPU's ordinal.
@@ -33,13 +33,11 @@ const ORDINAL_SHIFT: u32 = 48;
 const SUCCESS: u32 = 0;
 const INVALID_ARGUMENT: u32 = 4;
 const INVALID_USAGE: u32 = 5;
-/// The setting in whose place the server gets the program's job.
-const NODE: &str = "NCCL_HOSTID";
 /// Variables that name files or a network of the program's machine, which mean nothing beside the GPU.
 const KEPT_HERE: [&str; 9] = [
     "NCCL_CONF_FILE",
     "NCCL_COMM_ID",
-    NODE,
+    nccl::NODE,
     "NCCL_DEBUG_FILE",
     "NCCL_TOPO_FILE",
     "NCCL_TOPO_DUMP_FILE",
@@ -126,10 +124,11 @@ impl Client {
         }
         let mut settings: Vec<_> = sent.iter().map(|(name, value)| CollectiveSetting { name, value }).collect();
         if let Some(job) = &self.settings()?.job {
-            settings.push(CollectiveSetting { name: NODE, value: job });
+            settings.push(CollectiveSetting { name: nccl::NODE, value: job });
         }
-        if settings.iter().map(|it| it.name.len() + it.value.len()).sum::<usize>() > MOST_SETTINGS {
-            let words = format!("the program's variables of NCCL and FLOE_JOB have more bytes than: {MOST_SETTINGS}");
+        if !nccl::settings_fit(settings.iter().map(|it| (it.name, it.value))) {
+            let most = nccl::MOST_SETTINGS;
+            let words = format!("the program's variables of NCCL and FLOE_JOB have more bytes than: {most}");
             return failure(INVALID_USAGE, words);
         }
         let answer = vgpu.connection.ask(&OpenCollectives { settings })?;

@@ -3,15 +3,11 @@
 
 use std::ffi::OsString;
 
-use floe_abi::{CudaError, Stream};
+use floe_abi::{CudaError, Stream, nccl};
 use floe_wire::CollectiveCall;
 
 /// `ncclUnhandledCudaError`.
 pub(super) const CUDA_ERROR: u32 = 1;
-/// NCCL's variables begin so.
-const PREFIX: &str = "NCCL_";
-/// Bytes of settings that a worker takes; it ends a session that has more.
-pub(super) const MOST_SETTINGS: usize = 64 << 10;
 
 /// A result of NCCL that is no success, with a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,10 +31,10 @@ pub(super) fn failure<T>(code: u32, words: impl Into<String>) -> NcclResult<T> {
     Err(NcclFailure { code, words: words.into() })
 }
 
-/// NCCL's variables among all of a program. It has none that is no text, or whose name has other than ASCII's visible letters.
+/// NCCL's variables among all of a program. Those that are no text are left out.
 pub(super) fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
     let text = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    text.filter(|(name, _)| name.starts_with(PREFIX) && name.bytes().all(|byte| byte.is_ascii_graphic())).collect()
+    text.filter(|(name, _)| nccl::is_variable(name)).collect()
 }
 
 /// How a communicator comes about.

@@ -6,10 +6,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, nccl};
 use floe_device::Device;
 use floe_device::nccl::{
-    CollectiveCall, CollectiveKind, Comm, CommConfig, NODE, Nccl, NcclError, element_bytes, result, sockets,
+    CollectiveCall, CollectiveKind, Comm, CommConfig, Nccl, NcclError, element_bytes, result, sockets,
 };
 use floe_wire::{
     self as wire, CollectiveGroup, CollectiveRequests, CreateReduction, CreateReductionReply, DeregisterBuffer,
@@ -29,10 +29,6 @@ use crate::peer::collective::network::Ways;
 const MOST_RANKS: u32 = 1 << 20;
 /// The most unique ids of one.
 const MOST_IDS: usize = 1024;
-/// Bytes of a program's settings for NCCL.
-const MOST_SETTINGS: usize = 64 << 10;
-/// NCCL's settings begin so.
-const PREFIX: &str = "NCCL_";
 
 /// What floe sets, whatever the program says: a worker has one network, no shared memory with others, no device but its GPU, and
 /// waits for peers when a communicator is made rather than in the middle of its work. Workers of a node open each other's memory
@@ -62,7 +58,7 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
     fn open_collectives(&mut self, message: &OpenCollectives<'_>) -> Result<Answer, Fault> {
         let shared = &self.shared;
         let settings = settings(message)?;
-        if let Some(job) = message.settings.iter().find(|it| it.name == NODE) {
+        if let Some(job) = message.settings.iter().find(|it| it.name == nccl::NODE) {
             shared.collectives.is_of_job(job.value);
         }
         let load = |library: &Path| {
@@ -326,21 +322,21 @@ fn answer_later<D: Device>(
 
 /// The program's variables for NCCL, without those that floe sets. In place of its node a program names its job.
 fn settings(message: &OpenCollectives<'_>) -> Result<Vec<(String, String)>, Fault> {
-    let all: usize = message.settings.iter().map(|setting| setting.name.len() + setting.value.len()).sum();
-    let is_nccls =
-        |name: &str| name.starts_with(PREFIX) && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=');
-    if all > MOST_SETTINGS || !message.settings.iter().all(|it| is_nccls(it.name) && !it.value.contains('\0')) {
+    let is_good = |it: &wire::CollectiveSetting<'_>| nccl::is_variable(it.name) && !it.value.contains('\0');
+    if !nccl::settings_fit(message.settings.iter().map(|it| (it.name, it.value)))
+        || !message.settings.iter().all(is_good)
+    {
         return violation("a setting that is not NCCL's");
     }
     let program = message.settings.iter().map(|it| (it.name.to_owned(), it.value.to_owned()));
-    let is_own = |name: &str| name == NODE || OWN_SETTINGS.iter().any(|(own, _)| *own == name);
+    let is_own = |name: &str| name == nccl::NODE || OWN_SETTINGS.iter().any(|(own, _)| *own == name);
     Ok(program.filter(|(name, _)| !is_own(name)).collect())
 }
 
 /// All that NCCL starts with. Between two nodes it uses nothing but the network, also on one GPU.
 fn variables(program: Vec<(String, String)>, node: String) -> Vec<(String, String)> {
     let own = OWN_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    program.into_iter().chain(own).chain([(NODE.to_owned(), node)]).collect()
+    program.into_iter().chain(own).chain([(nccl::NODE.to_owned(), node)]).collect()
 }
 
 fn bytes_of(datatype: u32) -> Result<u64, Fault> {
