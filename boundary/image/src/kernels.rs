@@ -176,20 +176,28 @@ fn of_cubin(file: &[u8]) -> Result<HashMap<String, Result<KernelFacts, &'static 
     }
     let functions = elf::functions(&sections).ok_or(ImageError::Unsaid("its symbols are not understood"))?;
     let cubin = Cubin::new(&sections)?;
+    Ok(by_name(&functions, |index, symbol| cubin.facts(index, symbol)))
+}
+
+/// The kernels among functions, with the facts that `read` finds of each. It is asked once for a name: a file with many symbols of one
+/// would have the same items read as often.
+fn by_name(
+    functions: &[(usize, FunctionSymbol<'_>)],
+    mut read: impl FnMut(usize, &FunctionSymbol<'_>) -> Result<KernelFacts, &'static str>,
+) -> HashMap<String, Result<KernelFacts, &'static str>> {
     let mut kernels = HashMap::new();
     for (index, symbol) in functions.iter().filter(|(_, symbol)| symbol.is_kernel) {
         let Ok(name) = std::str::from_utf8(symbol.name) else { continue };
-        // Once for each name: many symbols of one would have its items read as often.
         match kernels.entry(name.to_owned()) {
             Entry::Vacant(place) => {
-                place.insert(cubin.facts(*index, symbol));
+                place.insert(read(*index, symbol));
             }
             Entry::Occupied(mut earlier) => {
                 drop(earlier.insert(Err("there are two kernels of this name")));
             }
         }
     }
-    Ok(kernels)
+    kernels
 }
 
 impl<'a> Cubin<'a> {
@@ -258,4 +266,24 @@ fn words<const N: usize>(body: &[u8]) -> Option<[u32; N]> {
     let (words, rest) = body.as_chunks::<4>();
     let words: &[[u8; 4]; N] = words.try_into().ok().filter(|_| rest.is_empty())?;
     Some(words.map(u32::from_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_read_once_for_each_name() {
+        let of = |name: &'static [u8], is_kernel| FunctionSymbol { name, is_kernel, section: 1 };
+        let mut functions: Vec<_> = (0..1000).map(|index| (index, of(b"k", true))).collect();
+        functions.extend([(1000, of(b"other", true)), (1001, of(b"called", false)), (1002, of(b"\xff", true))]);
+        let mut read = Vec::new();
+        let kernels = by_name(&functions, |index, _| {
+            read.push(index);
+            Err("not known")
+        });
+        assert_eq!(read, [0, 1000]);
+        assert_eq!(kernels["k"], Err("there are two kernels of this name"));
+        assert_eq!((kernels["other"].clone(), kernels.len()), (Err("not known"), 2));
+    }
 }

@@ -140,7 +140,7 @@ fn parts_that_overlap_are_read_no_more_often_than_the_file_is_long() {
 }
 
 #[test]
-fn many_symbols_of_one_name_are_read_no_more_often_than_the_file_is_long() {
+fn a_file_of_many_symbols_of_one_name_is_read_and_says_nothing_of_that_kernel() {
     // A kernel's items, and as many symbols of its name as the file has room for.
     let names: &[u8] = b"\0.symtab\0.strtab\0.nv.info.k\0.text.k\0.nv.constant0.k\0k\0";
     let number = |at: usize| u32::try_from(at).expect("fits");
@@ -173,8 +173,6 @@ fn many_symbols_of_one_name_are_read_no_more_often_than_the_file_is_long() {
         file[header + 32..header + 40].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         file.extend(bytes);
     }
-    let begin = std::time::Instant::now();
     let read = Kernels::of(&image(ImageKind::Cubin, &file), DEVICE, &Limits::default()).expect("a cubin");
     assert_eq!(why(&read, "k"), "there are two kernels of this name");
-    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
 }
