@@ -26,9 +26,9 @@ use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::signals::Signals;
 use crate::memory::budget::Budget;
 
-/// How long a worker waits for another of its job, which has its GPU, to end: one whose program has ended needs less. And how
-/// often it asks.
-const CROWDED: Duration = Duration::from_secs(1);
+/// How often a worker asks whether another of its job, which has its GPU, has ended, and the pause between: a second in all. One
+/// whose program has ended needs less.
+const CROWDED_ASKS: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a session shares.
@@ -331,15 +331,18 @@ impl<M: Mapped> Hub<M> {
     /// GPU there, it waits a little for that one to end. `None`: the daemon says nothing, so the worker is a node of its own.
     pub(crate) fn node(&self, key: u64, job: Option<u64>) -> Option<String> {
         let reports = self.reports.as_ref()?;
-        let deadline = Instant::now() + self.patience.min(CROWDED);
-        loop {
-            let (request, waits) = (self.nodes.begin(), Instant::now() < deadline);
+        let ask = |waits| {
+            let request = self.nodes.begin();
             reports.node(NodeWish { request, key, job, waits });
-            match self.nodes.wait(request, self.patience)?.ok()? {
-                None if waits => std::thread::sleep(LOOK_AGAIN),
-                name => return name,
+            self.nodes.wait(request, self.patience)?.ok()
+        };
+        for _ in 0..CROWDED_ASKS {
+            if let Some(name) = ask(true)? {
+                return Some(name);
             }
+            std::thread::sleep(LOOK_AGAIN);
         }
+        ask(false)?
     }
 
     /// The peer link that a ticket of this session is for, and the secret of its connections.
