@@ -201,12 +201,12 @@ impl Server {
         self.telemetry.processes(&self.gpu(index)?.uuid)
     }
 
-    /// Whether NCCL in workers of this GPU may open memory of other workers. No part of a GPU has NVLinks, and with MPS nobody
-    /// has seen it work.
-    pub(crate) fn has_nodes(&self, gpu: i32) -> bool {
-        let gpu = u32::try_from(gpu).ok().and_then(|index| self.gpu(index));
+    /// The GPU, if NCCL in its workers may open memory of other workers. No part of a GPU has NVLinks, and with MPS nobody has
+    /// seen it work.
+    pub(crate) fn gpu_of_nodes(&self, index: i32) -> Option<&Snapshot> {
+        let gpu = self.gpu(u32::try_from(index).ok()?)?;
         // So NVIDIA's driver calls a part.
-        self.mps.is_none() && gpu.is_some_and(|gpu| !gpu.name.contains(" MIG "))
+        (self.mps.is_none() && !gpu.name.contains(" MIG ")).then_some(gpu)
     }
 
     pub(crate) fn gpu(&self, index: u32) -> Option<&Snapshot> {

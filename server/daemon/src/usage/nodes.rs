@@ -20,12 +20,6 @@ struct Node {
     members: BTreeMap<String, NodeWish>,
 }
 
-impl Node {
-    fn has(&self, is_wanted: impl Fn(&NodeWish) -> bool) -> bool {
-        self.members.values().any(is_wanted)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Table {
     by_number: BTreeMap<u64, Node>,
@@ -64,17 +58,16 @@ impl Nodes {
     pub(crate) fn join(&self, whose: Whose, gpu: &str, wish: NodeWish) -> Result<NodePlace, Crowded> {
         let gpu = gpu.to_ascii_lowercase();
         let mut table = lock(&self.table);
-        let find = |is_wanted: &dyn Fn(&NodeWish) -> bool, is_free: bool| {
-            let mut own = table.by_number.iter().filter(|(_, node)| node.whose == whose && node.has(is_wanted));
-            own.find(|(_, node)| node.members.contains_key(&gpu) != is_free).map(|(number, _)| *number)
+        let own = || table.by_number.iter().filter(|(_, node)| node.whose == whose);
+        let of_comm = |node: &Node| node.members.values().any(|other| other.key == wish.key);
+        let of_job = |node: &Node| wish.job.is_some() && node.members.values().any(|other| other.job == wish.job);
+        let is_free = |node: &Node| !node.members.contains_key(&gpu);
+        let beside_comm = own().find(|(_, node)| of_comm(node) && is_free(node));
+        let number = match beside_comm.or_else(|| own().find(|(_, node)| of_job(node) && is_free(node))) {
+            Some((number, _)) => *number,
+            None if wish.waits && own().any(|(_, node)| of_comm(node) || of_job(node)) => return Err(Crowded),
+            None => table.last + 1,
         };
-        let of_comm = |other: &NodeWish| other.key == wish.key;
-        let of_job = |other: &NodeWish| other.job.is_some() && other.job == wish.job;
-        let found = find(&of_comm, true).or_else(|| find(&of_job, true));
-        if found.is_none() && wish.waits && find(&|other| of_comm(other) || of_job(other), false).is_some() {
-            return Err(Crowded);
-        }
-        let number = found.unwrap_or(table.last + 1);
         table.last = table.last.max(number);
         let node = table.by_number.entry(number).or_insert_with(|| Node { whose, members: BTreeMap::new() });
         node.members.insert(gpu.clone(), wish);

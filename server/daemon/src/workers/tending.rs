@@ -155,7 +155,7 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
         launcher: server.launcher.as_ref(),
     };
     let limited = server.limited(conditions.source);
-    let nodes = server.has_nodes(gpu);
+    let nodes = server.gpu_of_nodes(gpu).is_some();
     let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, nodes, limited, arrives };
     let seat = row.seat().clone();
     let worker = match worker_process::start(&place, &posting, lease, worker_end) {
@@ -292,9 +292,9 @@ fn dial(server: &Server, number: u64, running: &Running, dial: Dial) {
     }
 }
 
-/// Tells a worker its node of NCCL's, the same for as long as it lives. One without a GPU has none.
+/// Tells a worker its node of NCCL's, the same for as long as it lives. One that was told that there are none gets no answer.
 fn join(server: &Server, running: &Running, wish: NodeWish) {
-    let Some(gpu) = u32::try_from(running.gpu).ok().and_then(|index| server.gpu(index)) else { return };
+    let Some(gpu) = server.gpu_of_nodes(running.gpu) else { return };
     if running.node.get().is_none()
         && let Ok(place) = server.nodes.join(running.conditions.source.name(), &gpu.pci_bus, wish)
     {
