@@ -111,7 +111,9 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     let settings = flags.settings()?;
     if runs_beside_the_gpus(&settings) && settings.job.is_none() {
         // Else ranks of this run would find each other's node by their communicators only.
-        command.env("FLOE_JOB", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
+        let random = "/proc/sys/kernel/random/uuid";
+        let name = std::fs::read_to_string(random).with_context(|| format!("no name for the job: {random}"))?;
+        command.env("FLOE_JOB", name.trim());
     }
     let libraries = preloaded(&settings, installation)?;
     if let Some(list) = libraries.join(OsStr::new(" ")).to_str().filter(|list| !list.is_empty()) {
