@@ -100,17 +100,9 @@ static void copies() {
     done();
 }
 
-// A program that holds a context and nothing else: what its memory is, is what a context costs.
-static void context() {
-    section = "context";
-    CHECK(cudaFree(nullptr));
-    pause_at("context");
-    done();
-}
-
 int main(int argc, char **argv) {
     const Section sections[] = {
-        {"context", context}, {"launches", launches}, {"events", events},
+        {"launches", launches}, {"events", events},
         {"allocations", allocations}, {"copies", copies}};
     return run_sections("driver_calls", sections, argc, argv);
 }

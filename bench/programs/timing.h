@@ -112,15 +112,6 @@ static void done() {
     std::fflush(stdout);
 }
 
-// The bench measures memory while a program waits here.
-static void pause_at(const char *name) {
-    std::printf("{\"kind\":\"pause\",\"name\":\"%s\"}\n", name);
-    std::fflush(stdout);
-    while (std::getchar() != '\n') {
-        if (std::feof(stdin)) break;
-    }
-}
-
 static void idle() {}
 
 static void synchronize() { CHECK(cudaDeviceSynchronize()); }

@@ -111,7 +111,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("encoder.waits", "waits per encoder pass", Count, 2.0, 2.0),
     row("start.module_bytes", "module bytes sent at a second start", Count, 0.0, 0.0),
     row("memory.client", "client memory beyond native", Mebibytes, 64.0, 64.0),
-    row("memory.worker", "worker memory beyond a context", Mebibytes, 256.0, 256.0),
+    row("memory.host", "client and worker memory beyond native", Mebibytes, 256.0, 256.0),
     Metric { name: "memory.gpu", title: "GPU memory beyond native", measure: Mebibytes, limits: NONE },
     Metric { name: "gpt_bf16.waits", title: "waits per GPT step, bf16", measure: Count, limits: NONE },
     Metric { name: "gpt_fp16.waits", title: "waits per GPT step, fp16 scaled", measure: Count, limits: NONE },

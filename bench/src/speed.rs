@@ -31,7 +31,7 @@ use rounds::Bench;
 /// Flags of `floe-bench speed`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Programs or sections to measure: driver_calls (context, launches, events, allocations, copies), first_result
+    /// Programs or sections to measure: driver_calls (launches, events, allocations, copies), first_result
     /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory)
     /// [default: all; on a CPU device: driver_calls]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]

@@ -140,7 +140,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Notes the memory of this moment. Natively, a program that holds only a context stands for the worker.
+    /// Notes the memory of this moment. A driver's own host memory is the program's natively, and else its worker's.
     fn weigh(&self, pause: &str, process: u32, way: Way, findings: &mut Findings) {
         let client = memory::resident(process);
         let mut note = |name: &str, mebibytes: Option<f64>| {
@@ -148,20 +148,19 @@ impl Bench<'_> {
                 findings.note(name, way, mebibytes);
             }
         };
-        match (pause, way) {
-            ("context", Way::Native) => note("memory.worker", client),
-            ("resnet18", Way::Native) => {
-                note("memory.client", client);
-                note("memory.gpu", memory::of_gpu());
-            }
-            ("resnet18", _) => {
-                let workers: Vec<f64> = self.server.workers().into_iter().filter_map(memory::resident).collect();
-                note("memory.client", client);
-                note("memory.worker", (!workers.is_empty()).then(|| workers.iter().sum()));
-                note("memory.gpu", memory::of_gpu());
-            }
-            _ => {}
+        if pause != "resnet18" {
+            return;
         }
+        let workers = match way {
+            Way::Native => Some(0.0),
+            _ => {
+                let workers: Vec<f64> = self.server.workers().into_iter().filter_map(memory::resident).collect();
+                (!workers.is_empty()).then(|| workers.iter().sum())
+            }
+        };
+        note("memory.client", client);
+        note("memory.host", client.zip(workers).map(|(client, workers)| client + workers));
+        note("memory.gpu", memory::of_gpu());
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         file: "driver_calls",
         runner: Runner::Executable,
         course: Course::InSuccession,
-        sections: &["context", "launches", "events", "allocations", "copies"],
+        sections: &["launches", "events", "allocations", "copies"],
         vgpus: 1,
         budget: (200, 80),
     },
