@@ -32,8 +32,8 @@ use floe_worker::sandbox::Reserved;
 use floe_worker::turn_notices::TurnEnds;
 use floe_worker::{
     Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, Output, PEER_PATIENCE, PeerEnds, Plan, Process, Resumption,
-    STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive, bound_host_memory, close_inherited, end,
-    give_large_blocks_back, keep, leave_no_room, mps, one_entry, sandbox, serve, use_rings, without_randomization,
+    STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive, bound_host_memory, close_inherited, end, keep,
+    leave_no_room, mps, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use reports::{FAILED, Reports, Seen};
 use rustix::net::SendFlags;
@@ -149,7 +149,6 @@ fn session(task: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
     allocate_from_one_arena().context("one arena for all threads")?;
-    give_large_blocks_back().context("large blocks that go back")?;
     let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output().map_err(|_| anyhow::anyhow!(USAGE))?;

@@ -72,22 +72,6 @@ pub fn allocate_from_one_arena() -> io::Result<()> {
     }
 }
 
-/// Blocks of at least so many bytes are mapped one by one, and unmapped when they are freed.
-const MAPPED_BYTES: libc::c_int = 128 << 10;
-
-/// Has large blocks go back to the system when they are freed. The allocator would take them from the heap once one of their size
-/// has been freed, and what lies above them there keeps them: 77 MiB of a worker whose program trains ResNet-18.
-///
-/// # Errors
-/// When the allocator does not take it.
-pub fn give_large_blocks_back() -> io::Result<()> {
-    // SAFETY: mallopt takes numbers. No other thread allocates yet: `main` calls this before it starts any.
-    match unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES) } {
-        1 => Ok(()),
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    }
-}
-
 /// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.
 pub fn leave_no_room(mappings: Option<File>, ceiling: u64, log: &Log) {
     let Some(mappings) = mappings else { return };
@@ -116,27 +100,4 @@ pub fn close_inherited() -> io::Result<()> {
 pub fn end(code: u8) -> ! {
     // SAFETY: nothing of this process is used after this.
     unsafe { libc::_exit(i32::from(code)) }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use super::*;
-
-    /// Whether the page in the middle of a block of 1 MiB is still mapped once the block is free.
-    fn stays_mapped() -> bool {
-        let block = vec![1_u8; 1 << 20];
-        let middle = (block.as_ptr().addr() + (1 << 19)) & !0xfff;
-        drop(block);
-        let mut is_resident = [0_u8];
-        // SAFETY: mincore reads no memory at the address, and writes a byte per page to the vector, which has one.
-        unsafe { libc::mincore(std::ptr::without_provenance_mut(middle), 1, is_resident.as_mut_ptr()) == 0 }
-    }
-
-    #[test]
-    fn large_blocks_are_unmapped_when_they_are_freed() {
-        give_large_blocks_back().unwrap();
-        // Another thread may have mapped something there meanwhile, but not each time.
-        assert!((0..64).any(|_| !stays_mapped()) && (0..64).any(|_| !stays_mapped()));
-    }
 }
