@@ -4,16 +4,18 @@
 
 mod scripted;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
-use floe_abi::{Context, Device, Stream, stream_flags};
+use floe_abi::{Context, CudaError, Device, Stream, stream_flags};
 use floe_session::Client;
 use floe_surface::*;
 use floe_wire::Request;
 use scripted::*;
 
 const ASKED: &str = "SynchronizeStream";
+/// More than a link takes while nobody reads.
+const STALLED: usize = 64 << 20;
 
 /// A program with a stream on each of two vGPUs.
 struct Two {
@@ -131,4 +133,55 @@ fn a_thread_asks_for_its_own_streams_only() {
     program.work_on_both();
     std::thread::scope(|scope| scope.spawn(|| program.wait(0)).join().unwrap());
     assert_eq!((first.count(ASKED), second.count(ASKED)), (2, 1));
+}
+
+#[test]
+fn a_failed_answer_beside_another_wait_is_told_once() {
+    let first = Server::scripted(|_, _, _| Flow::Usual);
+    let mut asked = 0;
+    let second = Server::scripted(move |request, sequence, peer| {
+        if !matches!(request, Request::SynchronizeStream(_)) {
+            return Flow::Usual;
+        }
+        asked += 1;
+        if asked == 1 {
+            return Flow::Usual;
+        }
+        peer.reply_with(sequence, CudaError::LAUNCH_TIMEOUT.code(), 0, "", &[]);
+        Flow::Done
+    });
+    let program = Two::new([&first, &second]);
+    program.work(1);
+    program.wait(1);
+    program.work_on_both();
+    program.wait(0);
+    program.client.ctx_set_current(program.contexts[1]).unwrap();
+    assert!(program.client.stream_synchronize(program.streams[1]).is_err());
+    assert_eq!(second.count(ASKED), 2, "it is not asked again");
+}
+
+#[test]
+fn a_wait_does_not_stand_where_another_vgpu_takes_nothing() {
+    let (release, hold) = mpsc::channel::<()>();
+    let first = Server::scripted(|_, _, _| Flow::Usual);
+    let mut fills = 0;
+    let second = Server::scripted(move |request, _, _| {
+        fills += usize::from(matches!(request, Request::Fill(_)));
+        if fills == 2 {
+            // It reads nothing more until the test says so.
+            let _ = hold.recv();
+            fills += 1;
+        }
+        Flow::Usual
+    });
+    let program = Two::new([&first, &second]);
+    program.work(1);
+    program.wait(1);
+    let at = program.client.mem_alloc(STALLED).unwrap();
+    let from = pinned(program.client.mem_alloc_host(STALLED).unwrap(), STALLED);
+    program.work_on_both();
+    program.client.memcpy_htod_async(at, from, program.streams[1]).unwrap();
+    program.wait(0);
+    release.send(()).unwrap();
+    program.wait(1);
 }

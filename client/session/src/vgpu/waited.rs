@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use floe_abi::CudaResult;
+
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Ticket;
 use crate::vgpu::order::StreamProgress;
@@ -28,11 +30,12 @@ struct Wait {
 
 impl Waited {
     /// The thread is about to wait for this stream.
-    pub(crate) fn begin(&self, vgpu: &Arc<Vgpu>, progress: &Arc<StreamProgress>) {
+    pub(crate) fn begin(&self, vgpu: &Arc<Vgpu>, progress: &Arc<StreamProgress>) -> CudaResult<()> {
         let asked = self.turn_to(vgpu, progress);
-        if let Some((_, ticket)) = asked.filter(|(sequence, _)| *sequence == progress.issued()) {
-            // A failure is among the vGPU's errors already.
-            let _ = vgpu.connection.outcome(&ticket);
+        match asked.filter(|(sequence, _)| *sequence == progress.issued()) {
+            // Among the vGPU's errors already, and asked again it would be told twice.
+            Some((_, ticket)) if vgpu.connection.outcome(&ticket).is_err() => vgpu.errors.report(),
+            _ => Ok(()),
         }
     }
 
@@ -67,6 +70,6 @@ impl Wait {
         let Some(vgpu) = self.vgpu.upgrade().filter(|vgpu| !Arc::ptr_eq(vgpu, waits_for)) else { return };
         let sequence = self.progress.issued();
         // A link that is gone is the next call's to report.
-        self.asked = vgpu.connection.mark_at_once(&self.progress).ok().map(|ticket| (sequence, ticket));
+        self.asked = vgpu.connection.mark_readily(&self.progress).ok().map(|ticket| (sequence, ticket));
     }
 }

@@ -80,6 +80,15 @@ impl Sender {
         self.shared.submit(message, numbered, Leave::Soon)
     }
 
+    /// As [`Sender::post_numbered`], but it is written here if nothing large is ahead of it and nobody writes. Else the flusher
+    /// writes it, and the caller does not stand for a peer that reads slowly.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn post_readily(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
+        self.shared.submit(message, numbered, Leave::Readily)
+    }
+
     /// As [`Sender::post`], but small messages may stay until the next [`Sender::flush`], which the caller owes.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ pub(crate) enum Leave {
     WithOthers,
     /// By itself.
     Soon,
+    /// Before the post returns where nothing stands in its way, and by itself behind what does.
+    Readily,
     /// Before the post returns.
     Now,
 }
@@ -140,20 +142,23 @@ impl Shared {
     /// As `let_go`, for bytes that the pipe did not take at once.
     fn let_stand(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         let unsent = outgoing.unsent();
-        if self.is_prompt && leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT {
+        let is_patient = leave == Leave::Readily && outgoing.flusher_runs;
+        if self.is_prompt && (is_patient || leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT) {
             self.leave_to_others(outgoing);
             return Ok(());
         }
-        if leave == Leave::Now || !outgoing.flusher_runs && leave == Leave::Soon || unsent >= MOST_UNSENT {
+        let has_nobody = !outgoing.flusher_runs && leave != Leave::WithOthers;
+        if leave == Leave::Now || has_nobody || unsent >= MOST_UNSENT && !is_patient {
             // This sender waits for an answer, and the device may be idle behind it.
             outgoing.is_quiet |= leave == Leave::Now && self.is_local();
             drop(outgoing);
             return self.flush();
         }
-        let is_much = unsent >= FLUSH_BYTES && !outgoing.holds_lent();
+        let is_much = unsent >= FLUSH_BYTES && !outgoing.holds_lent() && !is_patient;
         // The first frame of perhaps many: the flusher would have to wake first.
-        let is_first = outgoing.is_quiet && leave == Leave::Soon;
-        if !is_much && !is_first {
+        let is_first = outgoing.is_quiet && leave != Leave::WithOthers;
+        let is_ready = is_patient && unsent < FLUSH_BYTES && !outgoing.holds_lent();
+        if !is_much && !is_first && !is_ready {
             return Ok(());
         }
         // The current writer may have done its last check already; then the flusher writes it.

@@ -29,6 +29,18 @@ impl Connection {
         self.ask_mark(&message, progress, None)
     }
 
+    /// The same, which the caller does not stand for where the link takes no more at the moment.
+    pub(crate) fn mark_readily(&self, progress: &Arc<StreamProgress>) -> CudaResult<Ticket> {
+        tally::posted();
+        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
+        let waiter = Arc::new(Waiter::default());
+        let expected = Expected::Mark(Arc::clone(progress), None, Arc::clone(&waiter));
+        let numbered = |sequence| self.shared.pending.expect(sequence, expected, &self.shared.errors);
+        let sent = self.sender.post_readily(&message, numbered).map_err(|error| self.shared.lost_by(&error))?;
+        self.commands.note(sent);
+        Ok(Ticket { waiter })
+    }
+
     /// The same of an event, which records the work of this stream up to this frame.
     pub(crate) fn mark_event(
         &self,
