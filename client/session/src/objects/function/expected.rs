@@ -39,17 +39,18 @@ impl Bounds {
         Self { parameters: facts.parameters.clone(), threads, shared: facts.shared }
     }
 
-    /// Whether the server's word of this kernel says the same of its parameters. Launches until then had the image's.
+    /// Whether the server's word of this kernel says the same of its parameters. Launches until then had the image's, so if it
+    /// does not, the context is beyond use.
     pub(crate) fn check_of(&self, name: &str) -> impl FnOnce(&[u8]) -> CudaResult<()> + Send + 'static {
         let (name, own) = (name.to_owned(), self.parameters.clone());
         move |body| {
-            let found = FindKernel::decode_reply(body).map_err(|_| CudaError::INVALID_IMAGE)?;
+            let found = FindKernel::decode_reply(body).map_err(|_| CudaError::LAUNCH_FAILED)?;
             let theirs = found.parameters.iter().map(|it| (it.offset, it.bytes));
             if own.iter().map(|it| (it.offset, it.size)).eq(theirs) {
                 return Ok(());
             }
             log!(Error, "a kernel has other parameters on the device than in its image: {name}");
-            Err(CudaError::INVALID_IMAGE)
+            Err(CudaError::LAUNCH_FAILED)
         }
     }
 
