@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::objects::context::ContextState;
 use crate::objects::function::FunctionState;
 use crate::objects::stream::StreamState;
-
 use crate::vgpu::recent::{Found, Recent};
 use crate::vgpu::waited::Waited;
 
