@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Frame, Link, LinkError, Listener, Peer, Trust, connect};
+use floe_transport::{Address, Frame, Leave, Link, LinkError, Listener, Peer, Trust, connect};
 use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, ReleaseBlock, StreamId,
     SynchronizeContext,
@@ -181,7 +181,7 @@ fn sequences_are_noted_one_at_a_time_and_in_order() {
                 scope.spawn(move || {
                     let _limit = limit;
                     for _ in 0..50 {
-                        sender.post_numbered(&copy, note).unwrap();
+                        sender.post_numbered(&copy, note, Leave::Soon).unwrap();
                     }
                 });
             }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Channels, Link, Sender, Spin, Wait};
+use floe_transport::{Channels, Leave, Link, Sender, Spin, Wait};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use dial::Joining;
@@ -137,7 +137,7 @@ impl Connection {
     /// As `post`, of work that is put on a stream.
     pub(crate) fn post_on(&self, progress: &StreamProgress, message: &impl Message) -> CudaResult<u64> {
         tally::posted();
-        match self.sender.post_numbered(message, |sequence| progress.issue_next(sequence)) {
+        match self.sender.post_numbered(message, |sequence| progress.issue_next(sequence), Leave::Soon) {
             Ok(sequence) => Ok(self.commands.note(sequence)),
             Err(error) => Err(self.shared.lost_by(&error)),
         }
@@ -160,7 +160,7 @@ impl Connection {
         tally::called();
         let waiter = Arc::new(Waiter::default());
         let expected = Expected::Reply(Arc::clone(&waiter));
-        let sequence = self.submit(message, expected, true)?;
+        let sequence = self.submit(message, expected, Leave::Now)?;
         self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
     }
 
@@ -168,7 +168,7 @@ impl Connection {
     pub(crate) fn begin<M: Call>(&self, message: &M) -> CudaResult<Ticket> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Reply(Arc::clone(&waiter)), false)?;
+        self.submit(message, Expected::Reply(Arc::clone(&waiter)), Leave::Soon)?;
         Ok(Ticket { waiter })
     }
 
@@ -181,7 +181,7 @@ impl Connection {
     pub(crate) fn ask<M: Call>(&self, message: &M) -> CudaResult<Answer> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        self.submit(message, Expected::Reply(Arc::clone(&waiter)), Leave::Now)?;
         self.answer(&Ticket { waiter })
     }
 
@@ -232,7 +232,7 @@ impl Connection {
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
     pub(crate) fn post_call<M: Call>(&self, message: &M) -> CudaResult<u64> {
         tally::posted();
-        self.submit(message, Expected::Unwatched, false)
+        self.submit(message, Expected::Unwatched, Leave::Soon)
     }
 
     /// Asks for data that goes to `target` when it comes. The ticket waits for the last byte.
@@ -245,7 +245,7 @@ impl Connection {
         tally::called();
         let waiter = Arc::new(Waiter::default());
         let expected = Expected::delivery(target, progress, Some(Arc::clone(&waiter)));
-        let sequence = self.submit(message, expected, true)?;
+        let sequence = self.submit(message, expected, Leave::Now)?;
         progress.issue(sequence);
         Ok(Ticket { waiter })
     }
@@ -260,7 +260,7 @@ impl Connection {
         tally::posted();
         self.shared.deliveries.fetch_add(1, Ordering::AcqRel);
         let expected = Expected::delivery(target, progress, None);
-        let sequence = self.submit(message, expected, false).inspect_err(|_| {
+        let sequence = self.submit(message, expected, Leave::Soon).inspect_err(|_| {
             self.shared.deliveries.fetch_sub(1, Ordering::AcqRel);
         })?;
         progress.issue(sequence);
@@ -441,10 +441,10 @@ impl Connection {
         self.shared.bulk.close();
     }
 
-    fn submit<M: Call>(&self, message: &M, expected: Expected, now: bool) -> CudaResult<u64> {
+    fn submit<M: Call>(&self, message: &M, expected: Expected, leave: Leave) -> CudaResult<u64> {
         let shared = &self.shared;
         let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
-        let sent = if now { self.sender.send(message, numbered) } else { self.sender.post_numbered(message, numbered) };
+        let sent = self.sender.post_numbered(message, numbered, leave);
         sent.map(|sequence| self.commands.note(sequence)).map_err(|error| shared.lost_by(&error))
     }
 }

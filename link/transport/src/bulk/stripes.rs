@@ -11,6 +11,7 @@ use super::queue::Load;
 use super::writers::{Help, Writers};
 use crate::error::LinkError;
 use crate::frames::sender::Sender;
+use crate::frames::writing::Leave;
 use crate::pipes::pages;
 use crate::spin::{Spin, processors};
 
@@ -100,7 +101,7 @@ impl Stripes {
         help: Help,
     ) -> Result<u64, LinkError> {
         // Queued under the command's own lock, so transfers have the order of their commands.
-        own.post_numbered(command, |sequence| self.shared.enter(sequence, load, place, help))
+        own.post_numbered(command, |sequence| self.shared.enter(sequence, load, place, help), Leave::Soon)
     }
 
     /// Writes and copies with the other threads until nobody reads `load` any more: every byte is at a socket, copied,

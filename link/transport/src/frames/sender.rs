@@ -72,21 +72,17 @@ impl Sender {
         self.shared.submit(message, numbered, Leave::Now)
     }
 
-    /// As [`Sender::post`], with `numbered` as in [`Sender::send`].
+    /// As [`Sender::post`], with `numbered` as in [`Sender::send`], leaving as the caller says.
     ///
     /// # Errors
     /// As [`Sender::send`].
-    pub fn post_numbered(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
-        self.shared.submit(message, numbered, Leave::Soon)
-    }
-
-    /// As [`Sender::post_numbered`], but it is written here if nothing large is ahead of it and nobody writes. Else the flusher
-    /// writes it, and the caller does not stand for a peer that reads slowly.
-    ///
-    /// # Errors
-    /// As [`Sender::send`].
-    pub fn post_readily(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
-        self.shared.submit(message, numbered, Leave::Readily)
+    pub fn post_numbered(
+        &self,
+        message: &impl Message,
+        numbered: impl FnOnce(u64),
+        leave: Leave,
+    ) -> Result<u64, LinkError> {
+        self.shared.submit(message, numbered, leave)
     }
 
     /// As [`Sender::post`], but small messages may stay until the next [`Sender::flush`], which the caller owes.

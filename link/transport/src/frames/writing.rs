@@ -18,13 +18,14 @@ const FLUSH_BYTES: usize = 64 << 10;
 const MOST_UNSENT: usize = 4 << 20;
 
 /// When a frame leaves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
     /// With later frames, or with a flush.
     WithOthers,
     /// By itself.
     Soon,
-    /// Before the post returns where nothing stands in its way, and by itself behind what does.
+    /// Before the post returns if nothing large is ahead of it and nobody writes. Else by itself, and the caller does not stand for a
+    /// peer that reads slowly.
     Readily,
     /// Before the post returns.
     Now,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use floe_abi::CudaResult;
+use floe_transport::Leave;
 use floe_wire::Call;
 
 use super::Connection;
@@ -30,7 +31,7 @@ impl Connection {
     fn post_question<M: Call>(&self, message: &M, foretold: Option<Foretold>) -> CudaResult<Ticket> {
         tally::posted();
         let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Early(Arc::clone(&waiter), foretold), false)?;
+        self.submit(message, Expected::Early(Arc::clone(&waiter), foretold), Leave::Soon)?;
         Ok(Ticket { waiter })
     }
 
@@ -38,7 +39,7 @@ impl Connection {
     pub(crate) fn ask_ahead<M: Call>(&self, message: &M) -> CudaResult<(Ticket, u64)> {
         tally::posted();
         let waiter = Arc::new(Waiter::default());
-        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), Leave::Now)?;
         self.watch();
         Ok((Ticket { waiter }, sequence))
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
+use floe_transport::Leave;
 use floe_wire::{Call, EventId, Message, SynchronizeEvent};
 
 use super::Connection;
@@ -26,19 +27,13 @@ impl Connection {
     /// Has the server say when all work of a stream so far is over. What was posted goes with it.
     pub(crate) fn mark_at_once(&self, progress: &Arc<StreamProgress>) -> CudaResult<Ticket> {
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.ask_mark(&message, progress, None)
+        self.ask_mark(&message, progress, None, Leave::Now)
     }
 
     /// The same, which the caller does not stand for where the link takes no more at the moment.
     pub(crate) fn mark_readily(&self, progress: &Arc<StreamProgress>) -> CudaResult<Ticket> {
-        tally::posted();
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        let waiter = Arc::new(Waiter::default());
-        let expected = Expected::Mark(Arc::clone(progress), None, Arc::clone(&waiter));
-        let numbered = |sequence| self.shared.pending.expect(sequence, expected, &self.shared.errors);
-        let sent = self.sender.post_readily(&message, numbered).map_err(|error| self.shared.lost_by(&error))?;
-        self.commands.note(sent);
-        Ok(Ticket { waiter })
+        self.ask_mark(&message, progress, None, Leave::Readily)
     }
 
     /// The same of an event, which records the work of this stream up to this frame.
@@ -48,7 +43,7 @@ impl Connection {
         progress: &Arc<StreamProgress>,
         sequence: u64,
     ) -> CudaResult<Ticket> {
-        self.ask_mark(&SynchronizeEvent { event }, progress, Some(sequence))
+        self.ask_mark(&SynchronizeEvent { event }, progress, Some(sequence), Leave::Now)
     }
 
     fn ask_mark(
@@ -56,10 +51,11 @@ impl Connection {
         message: &impl Call,
         progress: &Arc<StreamProgress>,
         sequence: Option<u64>,
+        leave: Leave,
     ) -> CudaResult<Ticket> {
         tally::posted();
         let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Mark(Arc::clone(progress), sequence, Arc::clone(&waiter)), true)?;
+        self.submit(message, Expected::Mark(Arc::clone(progress), sequence, Arc::clone(&waiter)), leave)?;
         Ok(Ticket { waiter })
     }
 
@@ -67,7 +63,7 @@ impl Connection {
     pub(crate) fn mark(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
         tally::posted();
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(progress), None, Arc::default()), false).map(drop)
+        self.submit(&message, Expected::Mark(Arc::clone(progress), None, Arc::default()), Leave::Soon).map(drop)
     }
 
     /// Has something done when all work of a stream so far is over and all it delivers is here, or the link is gone. It must
@@ -80,7 +76,7 @@ impl Connection {
         tally::posted();
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
         let expected = Expected::Told(Arc::clone(progress), Then(Box::new(then)));
-        self.submit(&message, expected, false)?;
+        self.submit(&message, expected, Leave::Soon)?;
         self.shared.incoming.watch();
         Ok(())
     }
