@@ -259,6 +259,9 @@ impl Vgpu {
 
     /// Puts a host function on a stream.
     pub(crate) fn host_function(&self, progress: &Arc<StreamProgress>, work: connection::HostWork) -> CudaResult<()> {
+        if work.is_program() {
+            self.expect_functions()?;
+        }
         // A synchronization of another thread sees it, or has nothing told to it that comes behind it.
         let _held = self.far.hold();
         self.connection.host_function(progress, self.next_id(), work)
@@ -289,6 +292,11 @@ impl Vgpu {
         let (start, bytes) = globals.range(..=at).next_back()?;
         let range = *start..start + bytes;
         range.contains(&at).then_some(range)
+    }
+
+    /// Whether an address is of a module's variable, for which the device's driver has found the place.
+    pub(crate) fn is_variable(&self, at: DevicePtr) -> bool {
+        self.global_at(at).is_some() || self.managed.has(at) && !self.managed.places(at)
     }
 
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.

@@ -38,6 +38,9 @@ static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 static ANSWERED: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the GPU has no room for a further context.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
 /// A function of the program on a device whose copies stand behind it.
 #[derive(Debug, Default)]
 struct Standing {
@@ -89,6 +92,12 @@ fn fill(request: &Request<'_>, sequence: u64, peer: &mut Peer) -> Flow {
         ASKED.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(100));
         ANSWERED.fetch_add(1, Ordering::SeqCst);
+    }
+    if let Request::CreateApartStream(_) = request
+        && IS_FULL.load(Ordering::SeqCst)
+    {
+        peer.reply_with(sequence, CudaError::OUT_OF_MEMORY.code(), 0, "the GPU is full", &[]);
+        return Flow::Done;
     }
     if let Request::Fill(fill) = request {
         peer.write(fill.at.0, &vec![fill.value as u8; fill.width as usize]);
@@ -205,6 +214,65 @@ unsafe extern "C" fn has_a_thread_touch(at: *mut c_void) {
     let at = DevicePtr(at as u64);
     let read = std::thread::spawn(move || read(at)).join().unwrap();
     HELPED.store(usize::from(read), Ordering::SeqCst);
+}
+
+unsafe extern "C" fn adds_one(at: *mut c_void) {
+    let at = DevicePtr(at as u64);
+    write(at, read(at) + 1);
+}
+
+/// Has a function of the program write managed memory; the requests from its launch until its stream goes on.
+fn write_in_function(client: &Client, server: &Server, at: DevicePtr) -> Vec<&'static str> {
+    let wanted = read(at) + 1;
+    let (before, done) = (server.names().len(), server.count("HostFunctionDone"));
+    // SAFETY: the function writes managed memory of this test's.
+    let writes = unsafe { HostFunction::new(adds_one, at.0 as *mut c_void) };
+    client.launch_host_func(Stream::LEGACY, writes).unwrap();
+    server.wait_for("HostFunctionDone", done + 1);
+    let (asked, copied) = (since(server, before), HostBlock::new(1).unwrap());
+    client.memcpy_dtoh(Stream::LEGACY, copied.range(), at).unwrap();
+    let mut byte = [0];
+    copied.range().read_into(&mut byte).unwrap();
+    assert_eq!(byte, [wanted], "its stream goes on behind the bytes");
+    asked
+}
+
+/// Where functions of the program may touch managed memory, its bytes have a stream that nothing holds up. What went by another before
+/// has arrived then.
+fn functions_bring_a_stream_apart(client: &Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    write(at, 9);
+    launched(client, server, function);
+    assert_eq!(server.count("CreateApartStream"), 0, "no function, no further context");
+    let asked = write_in_function(client, server, at);
+    let place = |name| asked.iter().position(|it| *it == name).unwrap();
+    assert!(place("SynchronizeStream") < place("HostFunction"), "{asked:?}");
+    assert!(
+        place("HostFunction") < place("CreateApartStream"),
+        "it is made when there is something to send: {asked:?}"
+    );
+    client.ctx_synchronize().unwrap();
+    let asked = write_in_function(client, server, at);
+    assert!(!asked.contains(&"CreateApartStream") && asked.contains(&"CopyToDevice"), "there is one: {asked:?}");
+    client.ctx_synchronize().unwrap();
+    client.mem_free(at).unwrap();
+}
+
+/// A server without room for a further context is no worse than before.
+fn without_a_stream_apart_the_bytes_go_by_another(client: &Client, server: &Server) {
+    client.device_primary_ctx_reset(floe_abi::Device(0)).unwrap();
+    IS_FULL.store(true, Ordering::SeqCst);
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    write(at, 9);
+    let (before, streams) = (server.count("CreateApartStream"), server.count("CreateStream"));
+    for _ in 0..2 {
+        let asked = write_in_function(client, server, at);
+        assert!(asked.contains(&"CopyToDevice"), "{asked:?}");
+        client.ctx_synchronize().unwrap();
+    }
+    assert_eq!(server.count("CreateApartStream"), before + 1, "it is asked once");
+    assert_eq!(server.count("CreateStream"), streams + 1);
+    client.mem_free(at).unwrap();
 }
 
 /// A thread that touches memory for a host function does not wait for the stream that waits for the function.
@@ -451,6 +519,7 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     launches_of_other_threads_stand_behind_what_is_sent(client, function);
     launches_wait_once_for_what_is_sent(client, &server, function);
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
+    functions_bring_a_stream_apart(client, &server, function);
     threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
     a_function_returns_while_work_waits_for_its_bytes(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
@@ -460,4 +529,5 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     for _ in 0..3000 {
         model.step();
     }
+    without_a_stream_apart_the_bytes_go_by_another(client, &server);
 }

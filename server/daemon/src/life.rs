@@ -77,7 +77,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         identity: identity()?,
         nodes: Nodes::new(identity()?),
         device_library: probe.library.clone(),
-        dialer: Dialer::new(linked(&settings.peers, &probe.kind), for_nccl(settings, &listeners)),
+        dialer: Dialer::new(settings.peers.clone(), for_nccl(settings, &listeners)),
         nccl: settings.nccl.clone(),
         cupti: settings.cupti.clone(),
         groups: groups(&users, launcher.as_ref())?,
@@ -199,16 +199,6 @@ fn for_nccl(settings: &Settings, listeners: &[Listener]) -> Vec<Address> {
     log(format_args!("collectives: workers load NCCL where a program asks for it: {}", path.display()));
     let own = listeners.iter().map(Listener::address).find(|address| matches!(address, Address::Unix(..)));
     own.cloned().into_iter().chain(settings.peers.iter().cloned()).collect()
-}
-
-/// The servers that workers here may be connected to. With NVIDIA's driver none: two of 48 programs of the differential fuzzer did
-/// not end with links there, and it is not known why (docs/explanation/between-servers.md).
-fn linked(named: &[Address], kind: &str) -> Vec<Address> {
-    if kind == "cpu" || named.is_empty() {
-        return named.to_vec();
-    }
-    warn(format_args!("WARNING: with NVIDIA's driver --peer serves NCCL only: copies between servers pass the client"));
-    Vec::new()
 }
 
 fn session_limits(settings: &Settings) -> SessionLimits {

@@ -47,6 +47,8 @@ const RESIDENT: [u32; 2] = [16, 39];
 const STREAM_BYTES: u64 = 576 << 10;
 /// What it takes for a kernel of an instantiated graph: 44 MiB for 20,000.
 const NODE_BYTES: u64 = 2560;
+/// What a context takes beside the first: 523 MiB (docs/facts/h200.md).
+const CONTEXT_BYTES: u64 = 528 << 20;
 
 /// One GPU of a driver library, with its primary context.
 #[derive(Debug)]
@@ -176,8 +178,8 @@ impl Device for Gpu {
         };
         let resident_threads = processors?.saturating_mul(threads?);
         // The CPU device keeps its streams and graphs in host memory.
-        let [stream, node] = if self.speaks() { [0, 0] } else { [STREAM_BYTES, NODE_BYTES] };
-        Ok(Costs { resident_threads, stream, node, defaults })
+        let [stream, node, context] = if self.speaks() { [0; 3] } else { [STREAM_BYTES, NODE_BYTES, CONTEXT_BYTES] };
+        Ok(Costs { resident_threads, stream, node, context, defaults })
     }
 
     fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64> {

@@ -264,6 +264,8 @@ pub struct Costs {
     pub stream: u64,
     /// Bytes of a node of an instantiated graph.
     pub node: u64,
+    /// Bytes of a context beside the first.
+    pub context: u64,
     /// Values of the limits a context begins with; their memory is the context's own.
     pub defaults: Limits,
 }

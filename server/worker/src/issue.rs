@@ -2,6 +2,7 @@
 //! In: commands of the client, which nobody has checked yet. Out: calls of the device, replies, tasks for the completer.
 //! It never waits for the GPU where a command need not.
 
+pub(crate) mod apart;
 pub(crate) mod aside;
 pub(crate) mod cache;
 pub(crate) mod errands;

@@ -859,3 +859,62 @@ fn window_elsewhere_refuses_the_session() {
     assert!(matches!(client.get(), Some(Got::Ended(2, words)) if words.contains("reserving 0x30000000000 bytes")));
     assert_eq!(client.get(), None);
 }
+
+/// A stream in the context apart.
+const APART: StreamId = StreamId(5);
+
+fn fill_four(stream: StreamId, at: u64, value: u32) -> Fill {
+    Fill { stream, at: DevicePtr(at), pitch: 0, element: 1, value, width: 4, height: 1 }
+}
+
+#[test]
+fn copies_of_the_stream_apart_are_issued_in_its_context_and_go_on_beside_streams_that_stand() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&CreateApartStream { stream: APART });
+    client.device.hold(0);
+    client.send(&fill_four(StreamId(1), BASE, 9));
+    client.send(&CopyToDevice { stream: APART, to: DevicePtr(BASE + 16), bytes: &[1, 2, 3, 4] });
+    client.send(&fill_four(APART, BASE + 20, 7));
+    client.ok(&SynchronizeStream { stream: APART });
+    assert_eq!(client.device.memory(BASE + 16, 8), [1, 2, 3, 4, 7, 7, 7, 7]);
+    let sent = client.send(&CopyFromDevice { stream: APART, from: DevicePtr(BASE + 18), bytes: 4 });
+    assert_eq!(client.get(), Some(Got::Delivery { request: sent, offset: 0, bytes: vec![3, 4, 7, 7] }));
+    assert_eq!(client.get(), status(sent, 0));
+    // The program's context is current again for its own work.
+    client.device.release(0);
+    client.send(&fill_four(StreamId(1), BASE + 4, 8));
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 8), [9, 9, 9, 9, 8, 8, 8, 8]);
+}
+
+#[test]
+fn the_stream_apart_takes_no_other_work_and_there_is_one() {
+    let mut client = Client::new();
+    client.ok(&CreateApartStream { stream: APART });
+    assert_eq!(client.call(&QueryStream { stream: APART }).0, floe_abi::CudaError::INVALID_HANDLE.code());
+    client.send(&RecordEvent { event: EventId(1), stream: APART, flags: 0 });
+    let (_, earlier, _) = client.call(&MemoryInfo {});
+    assert_ne!(earlier, 0, "an event of the program's is not recorded there");
+    client.send(&CreateApartStream { stream: StreamId(6) });
+    assert!(matches!(client.get(), Some(Got::Ended(1, _))), "a second one is a breach of the protocol");
+}
+
+#[test]
+fn work_of_the_stream_apart_is_waited_for_with_the_context_and_ends_with_a_reset() {
+    let mut client = Client::new();
+    client.memory();
+    client.ok(&CreateApartStream { stream: APART });
+    client.device.hold(0);
+    client.send(&CopyToDevice { stream: APART, to: DevicePtr(BASE), bytes: &[1, 2, 3, 4] });
+    client.send(&DestroyStream { stream: APART });
+    let waits = client.send(&SynchronizeContext {});
+    client.nothing_comes();
+    client.device.release(0);
+    assert_eq!(client.get(), status(waits, 0));
+    assert_eq!(client.device.contexts_and_streams().0, 1, "others may look at its events");
+    client.ok(&ResetContext {});
+    assert_eq!(client.device.contexts_and_streams(), (0, 0));
+    client.ok(&CreateApartStream { stream: APART });
+}

@@ -46,6 +46,8 @@ pub(crate) struct Managed {
     naming: AtomicUsize,
     /// How many launches and copies have closed pages and sent their bytes.
     closings: AtomicU64,
+    /// Whether streams may stand at functions of the program, which may touch managed memory meanwhile.
+    beside_functions: AtomicBool,
     state: Mutex<State>,
     guests: Guests,
     /// Managed variables, which lie outside the window: start to end.
@@ -128,6 +130,7 @@ impl Managed {
             leaving: AtomicUsize::new(0),
             naming: AtomicUsize::new(0),
             closings: AtomicU64::new(0),
+            beside_functions: AtomicBool::new(false),
             state: Mutex::default(),
             guests: Guests::default(),
             variables: RwLock::default(),
@@ -166,6 +169,8 @@ impl Managed {
 #[derive(Debug, Clone)]
 struct Lane {
     progress: Arc<StreamProgress>,
+    /// Nothing that stands on the GPU holds it up; or the server has no such stream.
+    is_apart: bool,
     /// The vGPU's epoch when it was made.
     epoch: u64,
 }

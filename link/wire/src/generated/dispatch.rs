@@ -266,6 +266,8 @@ pub enum Request<'a> {
     SynchronizeStream(SynchronizeStream),
     /// See [`QueryStream`].
     QueryStream(QueryStream),
+    /// See [`CreateApartStream`].
+    CreateApartStream(CreateApartStream),
     /// See [`MemoryOperations`].
     MemoryOperations(MemoryOperations),
     /// See [`ReadTelemetry`].
@@ -418,6 +420,7 @@ impl<'a> Request<'a> {
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
             SynchronizeStream::KIND => SynchronizeStream::decode(payload).map(Self::SynchronizeStream),
             QueryStream::KIND => QueryStream::decode(payload).map(Self::QueryStream),
+            CreateApartStream::KIND => CreateApartStream::decode(payload).map(Self::CreateApartStream),
             MemoryOperations::KIND => MemoryOperations::decode(payload).map(Self::MemoryOperations),
             ReadTelemetry::KIND => ReadTelemetry::decode(payload).map(Self::ReadTelemetry),
             EncodeTensorMap::KIND => EncodeTensorMap::decode(payload).map(Self::EncodeTensorMap),
@@ -562,6 +565,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::NAME,
             Self::SynchronizeStream(_) => SynchronizeStream::NAME,
             Self::QueryStream(_) => QueryStream::NAME,
+            Self::CreateApartStream(_) => CreateApartStream::NAME,
             Self::MemoryOperations(_) => MemoryOperations::NAME,
             Self::ReadTelemetry(_) => ReadTelemetry::NAME,
             Self::EncodeTensorMap(_) => EncodeTensorMap::NAME,
@@ -705,6 +709,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::CLASS,
             Self::SynchronizeStream(_) => SynchronizeStream::CLASS,
             Self::QueryStream(_) => QueryStream::CLASS,
+            Self::CreateApartStream(_) => CreateApartStream::CLASS,
             Self::MemoryOperations(_) => MemoryOperations::CLASS,
             Self::ReadTelemetry(_) => ReadTelemetry::CLASS,
             Self::EncodeTensorMap(_) => EncodeTensorMap::CLASS,
@@ -848,6 +853,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::KIND,
             Self::SynchronizeStream(_) => SynchronizeStream::KIND,
             Self::QueryStream(_) => QueryStream::KIND,
+            Self::CreateApartStream(_) => CreateApartStream::KIND,
             Self::MemoryOperations(_) => MemoryOperations::KIND,
             Self::ReadTelemetry(_) => ReadTelemetry::KIND,
             Self::EncodeTensorMap(_) => EncodeTensorMap::KIND,
@@ -990,6 +996,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(message) => message.encode(out),
             Self::SynchronizeStream(message) => message.encode(out),
             Self::QueryStream(message) => message.encode(out),
+            Self::CreateApartStream(message) => message.encode(out),
             Self::MemoryOperations(message) => message.encode(out),
             Self::ReadTelemetry(message) => message.encode(out),
             Self::EncodeTensorMap(message) => message.encode(out),
@@ -1157,6 +1164,7 @@ impl Request<'_> {
             Self::WaitEvent(message) => handler.wait_event(message),
             Self::SynchronizeStream(message) => handler.synchronize_stream(message),
             Self::QueryStream(message) => handler.query_stream(message),
+            Self::CreateApartStream(message) => handler.create_apart_stream(message),
             Self::MemoryOperations(message) => handler.memory_operations(&message),
             Self::ReadTelemetry(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::EncodeTensorMap(message) => handler.encode_tensor_map(&message),
@@ -1377,6 +1385,9 @@ impl Request<'_> {
             Self::DestroyStream(it) => {
                 Recipe::Ends { object: Object { kind: ObjectKind::Stream, id: it.stream.0 }, bytes: None }
             }
+            Self::CreateApartStream(it) => {
+                Recipe::Makes { object: Object { kind: ObjectKind::Stream, id: it.stream.0 }, of: None }
+            }
             Self::CreateTexture(it) => {
                 Recipe::Makes { object: Object { kind: ObjectKind::Texture, id: it.texture.0 }, of: None }
             }
@@ -1524,6 +1535,9 @@ impl Request<'_> {
                 see(Object { kind: ObjectKind::Stream, id: it.stream.0 });
             }
             Self::DestroyStream(it) => {
+                see(Object { kind: ObjectKind::Stream, id: it.stream.0 });
+            }
+            Self::CreateApartStream(it) => {
                 see(Object { kind: ObjectKind::Stream, id: it.stream.0 });
             }
             Self::CreateTexture(it) => {

@@ -1318,6 +1318,12 @@ impl<'a> Sample<'a> for QueryStream {
     }
 }
 
+impl<'a> Sample<'a> for CreateApartStream {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for MemoryOperations {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { stream: Sample::sample(source), operations: Sample::sample(source) }
@@ -1501,7 +1507,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 136;
+pub(crate) const REQUEST_SAMPLES: usize = 137;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1634,12 +1640,13 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         126 => Request::WaitEvent(Sample::sample(source)),
         127 => Request::SynchronizeStream(Sample::sample(source)),
         128 => Request::QueryStream(Sample::sample(source)),
-        129 => Request::MemoryOperations(Sample::sample(source)),
-        130 => Request::ReadTelemetry(Sample::sample(source)),
-        131 => Request::EncodeTensorMap(Sample::sample(source)),
-        132 => Request::CreateTexture(Sample::sample(source)),
-        133 => Request::DestroyTexture(Sample::sample(source)),
-        134 => Request::CreateSurface(Sample::sample(source)),
+        129 => Request::CreateApartStream(Sample::sample(source)),
+        130 => Request::MemoryOperations(Sample::sample(source)),
+        131 => Request::ReadTelemetry(Sample::sample(source)),
+        132 => Request::EncodeTensorMap(Sample::sample(source)),
+        133 => Request::CreateTexture(Sample::sample(source)),
+        134 => Request::DestroyTexture(Sample::sample(source)),
+        135 => Request::CreateSurface(Sample::sample(source)),
         _ => Request::DestroySurface(Sample::sample(source)),
     }
 }

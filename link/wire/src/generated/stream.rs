@@ -188,6 +188,42 @@ impl Call for QueryStream {
     type Reply<'a> = ();
 }
 
+/// Makes a stream in a context of its own, for bytes that nothing may hold up which stands on the GPU. It takes copies between client and device, copies on the device and fills; other work is refused. A session has one.
+///
+/// Kind 0x0507, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CreateApartStream {
+    pub stream: StreamId,
+}
+
+impl<'a> Field<'a> for CreateApartStream {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")? })
+    }
+}
+
+impl Message for CreateApartStream {
+    const KIND: u16 = 0x0507;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "CreateApartStream";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for CreateApartStream {
+    type Reply<'a> = ();
+}
+
 /// Carries out the commands of this noun.
 pub trait StreamRequests: Handler {
     /// Carries out [`CreateStream`].
@@ -219,4 +255,10 @@ pub trait StreamRequests: Handler {
     /// # Errors
     /// The handler's.
     fn query_stream(&mut self, message: QueryStream) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CreateApartStream`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_apart_stream(&mut self, message: CreateApartStream) -> Result<Self::Answer, Self::Fault>;
 }

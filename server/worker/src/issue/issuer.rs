@@ -33,6 +33,7 @@ use floe_device::Device;
 use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Handler, Recipient, Request, StreamId};
 
+use super::apart::ApartStream;
 use super::aside::Aside;
 use super::cache::Cache;
 use super::errands::Errands;
@@ -105,6 +106,8 @@ pub(crate) struct Issuer<D: Device> {
     /// Room for the attributes of a launch.
     attributes: Vec<LaunchAttribute>,
     streams: Objects<StreamObject<D>>,
+    /// The one among them that is in a context apart.
+    apart: Option<ApartStream<D>>,
     legacy_used: bool,
     /// Completion events of destroyed streams whose work may be unfinished.
     orphans: Vec<Arc<CompletionEvent<D>>>,
@@ -213,6 +216,7 @@ impl<D: Device> Issuer<D> {
             kernels: Objects::new("kernel", cost::KERNEL, &budget),
             attributes: Vec::new(),
             streams: Objects::new("stream", cost::STREAM, &budget),
+            apart: None,
             legacy_used: false,
             orphans: Vec::new(),
             events: Objects::new("event", cost::EVENT, &budget),

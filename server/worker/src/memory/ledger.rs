@@ -47,6 +47,8 @@ struct Taken {
     streams_most: u64,
     nodes: u64,
     nodes_most: u64,
+    /// Contexts beside the first.
+    contexts: u64,
 }
 
 impl Taken {
@@ -60,7 +62,8 @@ impl Taken {
             .checked_add(printing)?
             .checked_add(heap)?
             .checked_add(self.streams_most.checked_mul(costs.stream)?)?
-            .checked_add(self.nodes_most.checked_mul(costs.node)?)
+            .checked_add(self.nodes_most.checked_mul(costs.node)?)?
+            .checked_add(self.contexts.checked_mul(costs.context)?)
     }
 }
 
@@ -159,6 +162,16 @@ impl Ledger {
         self.taken.streams = self.taken.streams.saturating_sub(1);
     }
 
+    /// A context beside the first.
+    pub(crate) fn context(&mut self) -> Result<(), Fault> {
+        self.settle(Taken { contexts: self.taken.contexts + 1, ..self.taken })
+    }
+
+    /// A context less.
+    pub(crate) fn context_ends(&mut self) {
+        self.less(Taken { contexts: self.taken.contexts.saturating_sub(1), ..self.taken });
+    }
+
     /// Nodes of a graph that is about to be instantiated.
     pub(crate) fn nodes(&mut self, count: u64) -> Result<(), Fault> {
         let nodes = self.taken.nodes.saturating_add(count);
@@ -235,7 +248,7 @@ mod tests {
 
     fn costs() -> Costs {
         let defaults = Limits { stack: 1024, printing: MIB, heap: 8 * MIB };
-        Costs { resident_threads: 1024, stream: MIB, node: 1024, defaults }
+        Costs { resident_threads: 1024, stream: MIB, node: 1024, context: 100 * MIB, defaults }
     }
 
     fn ledger(quota: u64) -> Ledger {

@@ -4,7 +4,6 @@
 //! No byte passes the client. A transfer takes part of the staging memory only when both its streams have got there, so none
 //! holds another up. When a connection ends, the link does, and what waits for it fails.
 
-mod apart;
 pub(crate) mod book;
 mod lane;
 mod mover;
@@ -21,9 +20,9 @@ use floe_device::Device;
 use floe_transport::Sender;
 use floe_wire::DevicePtr;
 
+use crate::issue::apart::SharedApart;
 use crate::issue::fault::Fault;
 use crate::memory::budget::Kept;
-use apart::SharedApart;
 use book::{Book, Broken};
 use staging::{Flying, Full, Staging};
 use waits::Wait;

@@ -2,6 +2,7 @@
 //! In: the calls of [`Device`]. Out: effects on a map of blocks.
 //! Work of a held stream waits, with everything issued on the stream after it, until the stream is released.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -57,6 +58,8 @@ struct State {
     released: Vec<u64>,
     /// Further contexts that have not ended.
     contexts: usize,
+    /// The further contexts that streams are of.
+    apart: HashMap<u64, u64>,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
     /// Calls that mapped memory.
     mappings: usize,
@@ -479,7 +482,13 @@ impl Fake {
     }
 
     fn work(&self, stream: Stream, work: impl FnOnce(&mut State) + Send + 'static) -> CudaResult<()> {
-        self.state().check()?;
+        let state = self.state();
+        state.check()?;
+        if state.apart.get(&stream.0).copied().unwrap_or(0) != CURRENT.get() {
+            // A driver takes a copy, which is in the order of the current context then.
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        drop(state);
         self.enqueue(stream, Step::Do(Box::new(work)));
         Ok(())
     }
@@ -529,20 +538,28 @@ impl Fake {
     }
 }
 
+thread_local! {
+    /// The thread's current context; 0: the device's first.
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+}
+
 impl Device for Fake {
     type Pinned = FakePinned;
     type Mapped = FakeMapped;
 
     fn enter(&self) -> CudaResult<()> {
+        CURRENT.set(0);
         Ok(())
     }
 
     fn make_context(&self) -> CudaResult<Context> {
-        self.state().contexts += 1;
-        Ok(Context(7))
+        let mut state = self.state();
+        state.contexts += 1;
+        Ok(Context(state.handle()))
     }
 
-    fn enter_context(&self, _context: Context) -> CudaResult<()> {
+    fn enter_context(&self, context: Context) -> CudaResult<()> {
+        CURRENT.set(context.0);
         Ok(())
     }
 
@@ -558,7 +575,7 @@ impl Device for Fake {
 
     fn costs(&self) -> CudaResult<Costs> {
         let defaults = Limits { stack: 1024, printing: 1 << 20, heap: 8 << 20 };
-        Ok(Costs { resident_threads: 1024, stream: 0, node: 0, defaults })
+        Ok(Costs { resident_threads: 1024, stream: 0, node: 0, context: 3 << 20, defaults })
     }
 
     fn set_limit(&self, _limit: i32, value: u64) -> CudaResult<u64> {
@@ -1133,6 +1150,8 @@ impl PlainCalls for Fake {
         let handle = state.handle();
         state.created.push(handle);
         state.streams.insert(handle, Queue::default());
+        let further = Some(CURRENT.get()).filter(|context| *context != 0);
+        state.apart.extend(further.map(|context| (handle, context)));
         Ok(Stream(handle))
     }
 

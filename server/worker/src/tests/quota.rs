@@ -8,6 +8,8 @@ use floe_abi::limit;
 const MIB: u64 = 1 << 20;
 const OUT_OF_MEMORY: u32 = 2;
 const UNSUPPORTED_LIMIT: u32 = 215;
+/// Bytes of a further context, as the fake device says.
+const CONTEXT: u64 = 3 * MIB;
 /// Bytes of stack that a context begins with, and threads the device holds, as the fake device says.
 const STACK: u64 = 1024;
 const THREADS: u64 = 1024;
@@ -272,4 +274,20 @@ fn parts_of_a_library_that_there_is_no_host_memory_for_go_with_its_load() {
         let load = LoadLibrary { contents: vec![content(b"kernel k", &hash)], ..text(LibraryId(library)) };
         assert_eq!(client.call(&load).0, OUT_OF_MEMORY, "{library}");
     }
+}
+
+#[test]
+fn a_context_beside_the_first_is_of_the_quota() {
+    let mut client = with_quota(CONTEXT + 4 * MIB);
+    let before = free(&mut client);
+    client.ok(&CreateApartStream { stream: StreamId(1) });
+    assert_eq!(free(&mut client), before - CONTEXT);
+    client.ok(&ResetContext {});
+    assert_eq!(free(&mut client), before);
+    let mut client = with_quota(CONTEXT - 1);
+    assert_eq!(client.call(&CreateApartStream { stream: StreamId(1) }).0, OUT_OF_MEMORY);
+    assert_eq!(client.device.contexts_and_streams().0, 0);
+    // Refused, it is as if nobody had asked.
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&SynchronizeStream { stream: StreamId(1) });
 }

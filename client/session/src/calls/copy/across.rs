@@ -1,6 +1,6 @@
 //! Copies between vGPUs of different servers, from worker to worker. Ends come in; each worker is told of its part, in the order
-//! of the program's stream. No byte passes this process, and nothing is waited for. Rows and arrays are packed by the device
-//! they come from, and unpacked by the one they go to.
+//! of the program's stream. No byte passes this process, and nothing is waited for. Rows, arrays and variables are packed
+//! by the device they come from, and unpacked by the one they go to.
 
 use std::sync::Arc;
 
@@ -15,6 +15,11 @@ use crate::memory::peers::links::Road;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
+
+/// Whether an end is memory that a link reaches by itself, whatever stands on the GPU. Arrays and variables are not.
+fn is_block_memory(spot: Spot<'_>) -> bool {
+    spot.end.array == ArrayId(0) && !spot.memory.vgpu().is_variable(spot.end.at)
+}
 
 /// Memory of a vGPU that packed rows lie in meanwhile.
 pub(super) struct Packed<'v> {
@@ -46,7 +51,7 @@ impl Client {
         // Made before memory is taken for it.
         let Some(road) = Road::between(source, target)? else { return Ok(false) };
         drop(road);
-        if extent.is_line() && from.end.array == ArrayId(0) && to.end.array == ArrayId(0) {
+        if extent.is_line() && is_block_memory(from) && is_block_memory(to) {
             return self.across(stream, [source, target], (from.end.at, to.end.at, extent.bytes() as u64), None);
         }
         let [Some(packed), Some(unpacked)] = [self.room(source, extent)?, self.room(target, extent)?] else {

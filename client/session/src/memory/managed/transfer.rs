@@ -3,18 +3,21 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use floe_abi::{CudaError, CudaResult, stream_flags};
 use floe_surface::HostRange;
-use floe_wire::{CopyFromDevice, CreateStream, DevicePtr, Fill, StreamId};
+use floe_wire::{CopyFromDevice, CreateApartStream, CreateStream, DevicePtr, Fill, StreamId};
 
 use super::{Lane, State};
+use crate::log::log;
 use crate::memory::sending::send_at_once;
 use crate::memory::staging::FROM;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Target, Ticket};
 use crate::vgpu::order::StreamProgress;
+use floe_lock::lock;
 
 /// Bytes for the device.
 pub(super) struct Up {
@@ -33,12 +36,44 @@ impl Vgpu {
         if let Some(lane) = state.lane.as_ref().filter(|lane| lane.epoch == self.epoch()) {
             return Ok(Arc::clone(&lane.progress));
         }
-        let (id, epoch) = (self.next_id(), self.epoch());
+        let (epoch, is_apart) = (self.epoch(), self.managed.beside_functions.load(Ordering::SeqCst));
+        let id = self.make_lane(is_apart)?;
+        let progress = self.order.add(id, false);
+        state.lane = Some(Lane { progress: Arc::clone(&progress), is_apart, epoch });
+        Ok(progress)
+    }
+
+    /// The id of a stream for the bytes, apart from the program's where that is wanted and the server has it.
+    fn make_lane(&self, apart: bool) -> CudaResult<u64> {
+        let id = self.next_id();
+        match apart.then(|| self.call(&CreateApartStream { stream: StreamId(id) })) {
+            Some(Ok(_)) => return Ok(id),
+            Some(Err(error)) if self.errors.is_lost() => return Err(error),
+            Some(Err(error)) => log!(
+                Warn,
+                "managed memory: the server has no stream apart for it: {error}\n  \
+                 a function of the program that touches managed memory may not end; a context takes 528 MiB of the GPU"
+            ),
+            None => {}
+        }
+        let id = if apart { self.next_id() } else { id };
         let message = CreateStream { stream: StreamId(id), flags: stream_flags::NON_BLOCKING, priority: 0 };
         self.connection.post(&message)?;
-        let progress = self.order.add(id, false);
-        state.lane = Some(Lane { progress: Arc::clone(&progress), epoch });
-        Ok(progress)
+        Ok(id)
+    }
+
+    /// A stream is about to stand at a function of the program, which may touch managed memory. From now on its bytes have a stream
+    /// apart: in the program's context they may stand behind the very function that needs them.
+    pub(crate) fn expect_functions(&self) -> CudaResult<()> {
+        if self.managed.beside_functions.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut state = lock(&self.managed.state);
+        let ordinary = state.lane.take_if(|lane| !lane.is_apart && lane.epoch == self.epoch());
+        // Its bytes are there before others take the other way.
+        let settled = ordinary.map_or(Ok(()), |lane| self.settle(&lane.progress));
+        self.managed.beside_functions.store(true, Ordering::SeqCst);
+        settled
     }
 
     fn copiers_of_managed(&self) -> CudaResult<&Arc<Copiers>> {

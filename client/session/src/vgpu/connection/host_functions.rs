@@ -46,7 +46,7 @@ impl HostWork {
     }
 
     /// Whether it is a function of the program's.
-    fn is_program(&self) -> bool {
+    pub(crate) fn is_program(&self) -> bool {
         matches!(self, Self::Function(_) | Self::Callback(_))
     }
 

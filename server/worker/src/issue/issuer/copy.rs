@@ -108,7 +108,7 @@ impl<D: Device> CopyRequests for Issuer<D> {
     }
 
     fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
+        let stream = self.use_for_bytes(message.stream)?;
         let range = match self.upload_range.take() {
             Some(range) => Some(range),
             None if message.bytes.is_empty() => None,
@@ -184,9 +184,10 @@ impl<D: Device> CopyRequests for Issuer<D> {
     }
 
     fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
+        let stream = self.use_for_bytes(message.stream)?;
         let CopyOnDevice { to, from, bytes, .. } = message;
         let (to, from) = (self.sharing.end(to, bytes)?, self.sharing.end(from, bytes)?);
+        let _inside = self.inside(stream)?;
         self.device().copy(to, from, bytes, stream)?;
         Ok(Answer::Nothing)
     }
@@ -237,8 +238,9 @@ impl<D: Device> CopyRequests for Issuer<D> {
         if !matches!(element, 1 | 2 | 4) {
             return violation(format!("not the size of an element: {element}"));
         }
-        let stream = self.use_stream(message.stream)?;
+        let stream = self.use_for_bytes(message.stream)?;
         if width != 0 && height != 0 {
+            let _inside = self.inside(stream)?;
             self.device().fill(at, Pattern { element, value, width, height, pitch }, stream)?;
         }
         Ok(Answer::Nothing)
@@ -262,7 +264,10 @@ impl<D: Device> Issuer<D> {
         copy: impl FnOnce(&D, &D::Pinned) -> Result<(), Fault>,
     ) -> Result<Answer, Fault> {
         let memory = buffer.memory(range);
-        let copied = copy(&self.shared.device, &memory);
+        let copied = match self.inside(stream) {
+            Ok(_inside) => copy(&self.shared.device, &memory),
+            Err(error) => Err(error.into()),
+        };
         // Also behind a copy that failed: slices of it may be in flight, and use the range until they have arrived.
         let completion = self.record_or_wait(stream);
         match &completion {
@@ -277,7 +282,7 @@ impl<D: Device> Issuer<D> {
     /// A completion event behind what the stream holds. If the driver gives none, all work that uses transfer buffers
     /// is complete on return.
     pub(super) fn record_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<CompletionEvent<D>>, CudaError> {
-        self.pool.record(stream).inspect_err(|_| {
+        self.record(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
             let _ = self.device().ctx_synchronize();
         })
@@ -292,7 +297,7 @@ impl<D: Device> Issuer<D> {
         bytes: u64,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
     ) -> Result<Answer, Fault> {
-        let stream = self.use_stream(id)?;
+        let stream = self.use_for_bytes(id)?;
         let lane = Lane::Stream(id.0);
         let download = Download::new(sequence, stream, lane, bytes);
         let issued = self.issue_pieces(download, bytes, slices);
@@ -301,7 +306,7 @@ impl<D: Device> Issuer<D> {
                 self.note_last(id, &completion);
                 Ok(vec![completion])
             }
-            Ok(None) => self.pool.record(stream).map(|completion| vec![completion]),
+            Ok(None) => self.record(stream).map(|completion| vec![completion]),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
             Err(violation) => return Err(violation),
         };
@@ -341,12 +346,14 @@ impl<D: Device> Issuer<D> {
         let device = &self.shared.device;
         let mut range = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
         range.send_mode = send_mode;
+        let inside = self.inside(stream)?;
         match piece.rows {
             Rows { place: RowsPlace::Memory(at, _), height: 1, .. } => {
                 device.download(&range.memory, range.offset, at, bytes, stream)?;
             }
             rows => device.download_rows(&range.memory, range.offset, rows, stream)?,
         }
+        drop(inside);
         let completion = self.record_or_wait(stream)?;
         let action = Action::Deliver { range, offset: piece.offset };
         self.wait_for(Task { sequence, lane, completions: vec![Arc::clone(&completion)], action });

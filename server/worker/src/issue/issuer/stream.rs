@@ -4,15 +4,19 @@
 
 use std::sync::Arc;
 
-use floe_abi::{CudaError, Stream};
+use floe_abi::{CudaError, CudaResult, Stream, stream_flags};
 use floe_device::Device;
-use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, StreamRequests, SynchronizeStream, WaitEvent};
+use floe_wire::{
+    CreateApartStream, CreateStream, DestroyStream, QueryStream, StreamId, StreamRequests, SynchronizeStream, WaitEvent,
+};
 
-use super::{Answer, Issuer};
+use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
 use crate::complete::events::CompletionEvent;
-use crate::issue::fault::Fault;
+use crate::issue::apart::{ApartStream, Inside};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::stream::StreamObject;
+use crate::life::shared::Shared;
 
 /// Destroyed streams' completion events from which on the completed ones are dropped.
 const ORPHANS: usize = 16;
@@ -23,23 +27,48 @@ impl<D: Device> StreamRequests for Issuer<D> {
         let created = self.new_stream(&message);
         let CreateStream { flags, priority, .. } = message;
         let bound = created.as_ref();
-        let bound = bound.map(|stream| StreamObject { stream: *stream, flags, priority, used: false, last: None });
+        let bound = bound.map(|stream| StreamObject {
+            stream: *stream,
+            flags,
+            priority,
+            used: false,
+            is_apart: false,
+            last: None,
+        });
         self.streams.bind(message.stream.0, bound.map_err(Fault::code));
         created?;
         Ok(Answer::Nothing)
+    }
+
+    fn create_apart_stream(&mut self, message: CreateApartStream) -> Result<Answer, Fault> {
+        let id = message.stream.0;
+        self.streams.check_new(id)?;
+        if self.apart.is_some() {
+            return violation("a session has one stream apart");
+        }
+        self.allowance.ledger.context()?;
+        let made = self.new_apart_stream().inspect_err(|_| self.allowance.ledger.context_ends())?;
+        let (stream, flags) = (made.handle(), stream_flags::NON_BLOCKING);
+        self.apart = Some(made);
+        let object = StreamObject { stream, flags, priority: 0, used: false, is_apart: true, last: None };
+        self.streams.bind(id, Ok(object));
+        body(&())
     }
 
     fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
         let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
         if object.used {
             // On a context beyond use there is no work left to wait for.
-            self.orphans.extend(self.pool.record(object.stream).ok());
+            self.orphans.extend(self.record(object.stream).ok());
             if self.orphans.len() > ORPHANS {
                 self.orphans.retain(|completion| completion.outcome().is_none());
             }
         }
-        self.allowance.ledger.stream_ends();
-        self.device().stream_destroy(object.stream)?;
+        // The one apart stays until the context is reset: others may look at its events.
+        if !object.is_apart {
+            self.allowance.ledger.stream_ends();
+            self.device().stream_destroy(object.stream)?;
+        }
         Ok(Answer::Nothing)
     }
 
@@ -55,7 +84,7 @@ impl<D: Device> StreamRequests for Issuer<D> {
         let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
         let completions = match known {
             Some(completion) => Ok(vec![completion]),
-            None => self.record_or_wait(self.stream(message.stream)?).map(|completion| vec![completion]),
+            None => self.record_or_wait(self.any_stream(message.stream)?).map(|completion| vec![completion]),
         };
         Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), completions))
     }
@@ -83,9 +112,43 @@ impl<D: Device> Issuer<D> {
             return Ok(Stream::LEGACY);
         }
         let object = self.streams.get_mut(id.0)?;
+        if object.is_apart {
+            return Err(not_for_all());
+        }
         object.used = true;
         object.last = None;
         Ok(object.stream)
+    }
+
+    /// The stream to issue copies and fills on, which are issued [`Issuer::inside`].
+    pub(super) fn use_for_bytes(&mut self, id: StreamId) -> Result<Stream, Fault> {
+        match self.streams.get_mut(id.0) {
+            Ok(object) if object.is_apart => {
+                (object.used, object.last) = (true, None);
+                Ok(object.stream)
+            }
+            _ => self.use_stream(id),
+        }
+    }
+
+    /// Has the calling thread in the context of this stream, if that is not the program's, until what is returned is dropped.
+    pub(super) fn inside(&self, stream: Stream) -> CudaResult<Option<Inside<'_, D>>> {
+        self.apart_of(stream).map(ApartStream::inside).transpose()
+    }
+
+    /// Records what a stream holds so far.
+    pub(super) fn record(&self, stream: Stream) -> CudaResult<Arc<CompletionEvent<D>>> {
+        self.apart_of(stream).map_or_else(|| self.pool.record(stream), ApartStream::record)
+    }
+
+    fn apart_of(&self, stream: Stream) -> Option<&ApartStream<D>> {
+        self.apart.as_ref().filter(|apart| apart.handle() == stream)
+    }
+
+    fn new_apart_stream(&self) -> Result<ApartStream<D>, Fault> {
+        let Shared { device, links, .. } = &*self.shared;
+        let apart = links.apart.get(device, &self.allowance.budget)?;
+        Ok(ApartStream::new(device, apart)?)
     }
 
     /// The completion event stands behind everything the stream holds. The legacy default stream's would not: work of others may be
@@ -96,7 +159,16 @@ impl<D: Device> Issuer<D> {
         }
     }
 
+    /// The program's stream of this id.
     pub(super) fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
+        if id.0 == 0 {
+            return Ok(Stream::LEGACY);
+        }
+        let object = self.streams.get(id.0)?;
+        if object.is_apart { Err(not_for_all()) } else { Ok(object.stream) }
+    }
+
+    fn any_stream(&self, id: StreamId) -> Result<Stream, Fault> {
         if id.0 == 0 { Ok(Stream::LEGACY) } else { Ok(self.streams.get(id.0)?.stream) }
     }
 
@@ -114,7 +186,7 @@ impl<D: Device> Issuer<D> {
         let mut completions = self.orphans.clone();
         let used = self.streams.values().filter(|object| object.used).map(|object| object.stream);
         for stream in used.chain(self.legacy_used.then_some(Stream::LEGACY)) {
-            completions.push(self.pool.record(stream)?);
+            completions.push(self.record(stream)?);
         }
         Ok(completions)
     }
@@ -123,8 +195,13 @@ impl<D: Device> Issuer<D> {
     pub(super) fn drop_streams(&mut self) {
         self.orphans.clear();
         self.legacy_used = false;
-        for object in self.streams.drain() {
+        for object in self.streams.drain().filter(|object| !object.is_apart) {
             let _ = self.shared.device.stream_destroy(object.stream);
         }
+        self.apart = None;
     }
+}
+
+fn not_for_all() -> Fault {
+    Fault::Explained(CudaError::INVALID_HANDLE, "a stream apart takes copies and fills only".into())
 }

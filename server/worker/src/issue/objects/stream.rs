@@ -14,6 +14,8 @@ pub(crate) struct StreamObject<D: Device> {
     pub(crate) flags: u32,
     pub(crate) priority: i32,
     pub(crate) used: bool,
+    /// It is in the context apart, and takes copies and fills only.
+    pub(crate) is_apart: bool,
     /// A completion event behind everything the stream holds, where there is one.
     pub(crate) last: Option<Arc<CompletionEvent<D>>>,
 }

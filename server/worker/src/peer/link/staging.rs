@@ -8,9 +8,9 @@ use floe_abi::{CudaResult, Stream, stream_flags};
 use floe_device::{Device, PageSize, Pinned as _};
 use floe_transport::LinkError;
 
-use super::apart::Apart;
 use super::book::{CHUNK, Chunk};
 use crate::complete::events::{CompletionEvent, Pool};
+use crate::issue::apart::Apart;
 use crate::issue::fault::Fault;
 use crate::memory::budget::{Budget, Kept};
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use floe_abi::CudaError;
 use floe_device::Device;
 
-use super::apart::SharedApart;
 use super::waits::Words;
 use super::{Failed, PeerLink};
+use crate::issue::apart::SharedApart;
 use crate::issue::fault::{Fault, violation};
 use crate::memory::budget::{Budget, cost};
 
@@ -25,7 +25,7 @@ pub(crate) struct Links<D: Device> {
     by_id: Mutex<BTreeMap<u64, Arc<PeerLink<D>>>>,
     pub(crate) words: Arc<Words<D::Mapped>>,
     unknown: AtomicUsize,
-    apart: Arc<SharedApart<D>>,
+    pub(crate) apart: Arc<SharedApart<D>>,
     pub(crate) budget: Budget,
 }
 
