@@ -48,7 +48,15 @@ pub(crate) fn capabilities() -> Result<Capabilities> {
         cu!(cuDeviceCanAccessPeer(&raw mut peers[1], 1, 0))?;
     }
     let peers = peers == [1, 1];
-    Ok(Capabilities { vgpus, mapped, managed, peers, across: true, processes: false })
+    let reads_in_order = !is_of_nvidia()?;
+    Ok(Capabilities { vgpus, mapped, managed, peers, across: true, processes: false, reads_in_order })
+}
+
+/// Whether NVIDIA's driver is behind the devices.
+fn is_of_nvidia() -> Result<bool> {
+    let mut name = [0; 64];
+    cu!(cuDeviceGetName(name.as_mut_ptr(), 64, 0))?;
+    Ok(name.map(i8::cast_unsigned).starts_with(b"NVIDIA"))
 }
 
 impl Executor {

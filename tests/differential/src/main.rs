@@ -78,7 +78,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let mut can = execute::capabilities().context("no CUDA device")?;
     if arguments.plain {
-        (can.mapped, can.peers, can.across) = (false, false, false);
+        (can.mapped, can.peers, can.across, can.reads_in_order) = (false, false, false, false);
     }
     if arguments.processes {
         can = Capabilities { vgpus: 2, peers: false, across: false, processes: true, ..can };

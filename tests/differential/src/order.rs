@@ -139,7 +139,8 @@ impl Order {
         moment
     }
 
-    fn reached(&self, stream: Stream) -> Clock {
+    /// What a stream's own work and waits have behind them: without what only the default stream orders.
+    pub(crate) fn reached(&self, stream: Stream) -> Clock {
         let mut clock = self.streams.get(&named(stream)).cloned().unwrap_or_default();
         join(&mut clock, &self.host);
         clock

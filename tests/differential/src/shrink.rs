@@ -38,8 +38,15 @@ mod tests {
     use super::*;
     use crate::generate::program;
 
-    const CAN: Capabilities =
-        Capabilities { vgpus: 2, mapped: true, peers: false, across: true, processes: false, managed: true };
+    const CAN: Capabilities = Capabilities {
+        vgpus: 2,
+        mapped: true,
+        peers: false,
+        across: true,
+        processes: false,
+        managed: true,
+        reads_in_order: true,
+    };
     const PEERS: Capabilities = Capabilities { peers: true, ..CAN };
     const PROCESSES: Capabilities = Capabilities { across: false, processes: true, ..CAN };
 

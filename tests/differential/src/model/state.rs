@@ -21,6 +21,9 @@ pub(crate) struct Capabilities {
     pub(crate) processes: bool,
     /// They have managed memory.
     pub(crate) managed: bool,
+    /// A copy reads pinned memory in the order of the default stream. NVIDIA's driver reads a few KiB at the call where the copy's own
+    /// stream has nothing to wait for (docs/facts/h200.md).
+    pub(crate) reads_in_order: bool,
 }
 
 /// Why an operation is not admitted.

@@ -18,6 +18,10 @@ impl Model {
         let (by_call, by_stream): (Vec<_>, Vec<_>) = touches.iter().copied().partition(is_by_call);
         self.check_order(&by_stream, &self.order.before(stream))?;
         self.check_order(&by_call, self.order.host())?;
+        if !self.can.reads_in_order && matches!(work, Work::Copy { .. } | Work::Box { .. } | Work::Batch { .. }) {
+            let sources = by_stream.iter().filter(|touch| !touch.writes && self.blocks[&touch.block].is_host());
+            self.check_order(&sources.copied().collect::<Vec<_>>(), &self.order.reached(stream))?;
+        }
         let moment = self.order.work(stream);
         self.note(&by_stream, moment);
         self.perform(work);
