@@ -422,6 +422,27 @@ fn what_changes_in_large_mirrors_is_sent_and_nothing_else() {
 }
 
 #[test]
+fn mirrors_of_what_a_context_allocated_end_with_it() {
+    let (server, seen) = counting_server();
+    let client = client(&server);
+    let kept = client.mem_host_alloc(64, host_alloc_flags::DEVICEMAP).unwrap();
+    client.mem_host_get_device_pointer(kept, 0).unwrap();
+    let context = client.ctx_create(0, Device(0)).unwrap();
+    let pointer = client.mem_host_alloc(64, host_alloc_flags::DEVICEMAP).unwrap();
+    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    client.ctx_destroy(context).unwrap();
+    assert_eq!(
+        seen.lock().unwrap().keys().copied().collect::<Vec<_>>(),
+        [kept.0],
+        "16 MiB are not used up by what is over"
+    );
+    // The memory stays the program's until it frees it.
+    pinned(pointer, 64).write(&[5]).unwrap();
+    client.mem_free_host(pointer).unwrap();
+}
+
+#[test]
 fn beyond_the_servers_limit_memory_is_refused_and_the_program_goes_on() {
     let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
         let Request::MirrorMemory(_) = request else { return Flow::Usual };

@@ -38,6 +38,7 @@ impl Client {
     /// What this process keeps for a context that has ended.
     fn forget_context(&self, context: Context) {
         self.forget_registered(context);
+        self.unmirror_allocated(context);
         let mut enabled = lock(&self.peer_access);
         for (from, to) in enabled.extract_if(|pair| [pair.0, pair.1].contains(&context)) {
             let vgpu = |context: Context| Some(&self.device_of(Handle::of(Kind::Context, context.0)?)?.vgpu);

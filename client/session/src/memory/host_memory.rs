@@ -348,8 +348,17 @@ impl HostMemory {
 
     /// The first addresses of the memory registered in a context.
     pub(crate) fn registered_in(&self, context: Context) -> Vec<u64> {
+        self.starts_in(context, Origin::is_registered)
+    }
+
+    /// The first addresses of the memory allocated in a context.
+    pub(crate) fn allocated_in(&self, context: Context) -> Vec<u64> {
+        self.starts_in(context, Origin::is_allocated)
+    }
+
+    fn starts_in(&self, context: Context, is_wanted: impl Fn(&Origin) -> bool) -> Vec<u64> {
         let ranges = floe_lock::read(&self.ranges);
-        let of_context = |pinned: &Pinned| pinned.origin.is_registered() && pinned.context == context;
+        let of_context = |pinned: &Pinned| pinned.context == context && is_wanted(&pinned.origin);
         ranges.iter().filter(|(_, pinned)| of_context(pinned)).map(|(start, _)| *start).collect()
     }
 

@@ -9,6 +9,7 @@ use crate::memory::host_memory::sharing::Access;
 use crate::memory::host_memory::{PinnedRange, host_addresses, may_be_named};
 use crate::objects::device::DeviceState;
 use crate::vgpu::Vgpu;
+use crate::vgpu::handles::{Handle, Kind};
 
 impl Client {
     /// Whether any vGPU's worker takes memory of this process.
@@ -103,6 +104,16 @@ impl Client {
             let _ = self.host_memory.find(start).map(|pinned| self.give_up_registered(&pinned));
         }
         self.host_memory.forget_registered(context);
+    }
+
+    /// A context has ended: no kernel of its vGPU has been given pinned memory that was allocated in it. The memory stays the program's.
+    pub(crate) fn unmirror_allocated(&self, context: floe_abi::Context) {
+        let device = Handle::of(Kind::Context, context.0).and_then(|handle| self.device_of(handle));
+        let Some(vgpu) = device.map(|device| &device.vgpu).filter(|vgpu| vgpu.mirrors.any()) else { return };
+        for start in self.host_memory.allocated_in(context) {
+            // The calls that follow report a failure of this.
+            let _ = vgpu.unmirror(start);
+        }
     }
 
     /// Lets a kernel reach the pinned memory whose addresses it is given, as unified addresses promise. Addresses it finds
