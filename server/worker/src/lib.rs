@@ -25,7 +25,7 @@ pub use life::moving::arrive::arrive;
 pub use life::moving::ends::{MoveEnds, MoveReports};
 pub use life::moving::keep::keep;
 pub use life::process::{
-    allocate_from_one_arena, bound_host_memory, close_inherited, end, leave_no_room, without_randomization,
+    allocate_from_one_heap, bound_host_memory, close_inherited, end, leave_no_room, without_randomization,
 };
 pub use life::ring_handshake::use_rings;
 pub use life::serve::{Continued, Plan, serve, serve_from};

@@ -32,7 +32,7 @@ use floe_worker::sandbox::Reserved;
 use floe_worker::turn_notices::TurnEnds;
 use floe_worker::{
     Asking, Cache, Ending, Grants, Joining, Log, MoveEnds, Output, PEER_PATIENCE, PeerEnds, Plan, Process, Resumption,
-    STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_arena, arrive, bound_host_memory, close_inherited, end, keep,
+    STANDS_VARIABLE, Stands, Watchdog, allocate_from_one_heap, arrive, bound_host_memory, close_inherited, end, keep,
     leave_no_room, mps, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use reports::{FAILED, Reports, Seen};
@@ -148,7 +148,7 @@ fn session(task: &str) -> Result<()> {
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
-    allocate_from_one_arena().context("one arena for all threads")?;
+    allocate_from_one_heap().context("one heap for all threads")?;
     let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output().map_err(|_| anyhow::anyhow!(USAGE))?;

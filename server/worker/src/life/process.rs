@@ -59,17 +59,27 @@ pub fn without_randomization() -> io::Result<()> {
     Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
 }
 
-/// Has all threads allocate from one arena. Others are mapped by threads at their first allocation, 64 MiB each, and then a
-/// driver's regions lie where the race of threads has left room.
+/// What of the allocator is set: one arena, and blocks of up to 32 MiB (the most that it takes) never mapped one by one. It gives
+/// the heap's end back by itself from 64 MiB on.
+const ALLOCATOR: [(libc::c_int, libc::c_int); 3] =
+    [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 64 << 20)];
+
+/// Has all threads allocate from one heap, which lies where a driver places nothing. Further arenas are mapped by threads at their
+/// first allocation, 64 MiB each, and large blocks one by one where the heap's end has no room. Then a driver's regions lie where that
+/// has left room.
 ///
 /// # Errors
 /// When the allocator does not take it.
-pub fn allocate_from_one_arena() -> io::Result<()> {
+pub fn allocate_from_one_heap() -> io::Result<()> {
     // SAFETY: mallopt takes numbers. No other thread allocates yet: `main` calls this before it starts any.
-    match unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) } {
-        1 => Ok(()),
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    }
+    let takes = |(option, value)| unsafe { libc::mallopt(option, value) } == 1;
+    if ALLOCATOR.into_iter().all(takes) { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+/// Gives the heap's free pages back to the system. Else a driver's next block of the heap has them, and writes to a part of it only.
+pub(crate) fn give_back_free_pages() {
+    // SAFETY: malloc_trim reads and writes the allocator's own state, under the allocator's locks, and free pages.
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// Has the driver place what it places below the session's ceiling. Without that the session can still run, and not move.

@@ -160,6 +160,11 @@ impl Collectives {
         Ok(())
     }
 
+    /// Whether it has not been aborted, also with its context, since it was begun.
+    pub(crate) fn is_wanted(&self, id: u64) -> bool {
+        self.comms().contains_key(&id)
+    }
+
     /// It was made, or not. `false`: nobody wants it any more.
     pub(crate) fn made(&self, id: u64, ready: Option<Ready>) -> bool {
         let mut comms = self.comms();
@@ -268,7 +273,7 @@ mod tests {
         assert!(matches!(all.ready(2), Err(Fault::Explained(CudaError::INVALID_HANDLE, _))));
         assert!(all.made(1, None), "it failed");
         assert_eq!(budget.kept(), 0);
-        assert!(!all.made(1, None), "nobody wants it any more");
+        assert!(!all.is_wanted(1) && !all.made(1, None), "nobody wants it any more");
     }
 
     #[test]

@@ -92,6 +92,10 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         let (config, name, shared) = (config.clone(), name.to_owned(), Arc::clone(&self.shared));
         let make = move |nccl: &Nccl| {
             shared.collectives.join_node(nccl, first, |key, job| shared.hub.node(key, job));
+            if !shared.collectives.is_wanted(comm.0) {
+                let words = "it was aborted before the other ranks were asked".to_owned();
+                return Err(NcclError { code: result::INVALID_USAGE, words });
+            }
             let config = CommConfig { numbers: &config, name: &name };
             let made = nccl.init(&mut ids, ranks.cast_signed(), rank.cast_signed(), &config)?;
             Ok(Some(Ready { comm: made, rank, ranks }))
