@@ -2,6 +2,7 @@
 //! when the device is gone. The example programs check its contents.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,18 +28,45 @@ fn only_touched_pieces_travel_over_every_transport() {
     }
 }
 
+/// A program of `tests/programs` that needs no CUDA header.
+fn built(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    cc.arg(repository().join("tests/programs").join(name).with_extension("c")).args(["-ldl", "-lpthread"]);
+    assert!(cc.status().unwrap().success());
+    program
+}
+
 /// What one thread's touch brings along is another one's, whose kernel was launched meanwhile.
 #[test]
 fn threads_that_touch_and_threads_that_launch_see_their_own_numbers() {
     let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
-    let touches = folder.path().join("touches");
-    let mut built = Command::new("cc");
-    built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&touches);
-    built.arg(repository().join("tests/programs/touches.c")).args(["-ldl", "-lpthread"]);
-    assert!(built.status().unwrap().success());
+    let touches = built("touches", folder.path());
     for address in [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()] {
         let outcome = Program::new(touches.clone(), &["200"]).on(&daemon, &address).run();
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{address}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_reset_finds_functions_that_write_managed_memory_and_the_session_goes_on() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
+    let functions = built("functions", folder.path());
+    for address in [daemon.unix().to_owned(), daemon.tcp().to_owned()] {
+        let outcome = Program::new(functions.clone(), &["resets"]).on(&daemon, &address).run();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{address}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn what_a_function_writes_of_another_vgpus_memory_is_there_behind_it() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
+    let functions = built("functions", folder.path());
+    for address in [daemon.unix(), daemon.tcp()] {
+        let places = [format!("{address}:0"), format!("{address}:0")];
+        let outcome = Program::new(functions.clone(), &["elsewhere"]).on_each(&daemon, &places).run();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{address}: {}", outcome.stderr);
     }
 }
 

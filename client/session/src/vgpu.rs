@@ -299,6 +299,11 @@ impl Vgpu {
         self.global_at(at).is_some() || self.managed.has(at) && !self.managed.places(at)
     }
 
+    /// Whether a stream may stand at a function that touches managed memory.
+    pub(crate) fn awaits_functions(&self) -> bool {
+        self.managed.is_used() && self.connection.has_host_functions()
+    }
+
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.
     pub(crate) fn is_held(&self) -> bool {
         self.connection.has_host_functions() || self.watched.any_stand()

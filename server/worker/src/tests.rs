@@ -897,8 +897,8 @@ fn the_stream_apart_takes_no_other_work_and_there_is_one() {
     client.send(&RecordEvent { event: EventId(1), stream: APART, flags: 0 });
     let (_, earlier, _) = client.call(&MemoryInfo {});
     assert_ne!(earlier, 0, "an event of the program's is not recorded there");
-    client.send(&CreateApartStream { stream: StreamId(6) });
-    assert!(matches!(client.get(), Some(Got::Ended(1, _))), "a second one is a breach of the protocol");
+    assert_eq!(client.call(&CreateApartStream { stream: StreamId(6) }).0, floe_abi::CudaError::INVALID_VALUE.code());
+    client.ok(&SynchronizeStream { stream: APART });
 }
 
 #[test]
@@ -917,4 +917,36 @@ fn work_of_the_stream_apart_is_waited_for_with_the_context_and_ends_with_a_reset
     client.ok(&ResetContext {});
     assert_eq!(client.device.contexts_and_streams(), (0, 0));
     client.ok(&CreateApartStream { stream: APART });
+}
+
+#[test]
+fn a_reset_waits_for_the_stream_apart() {
+    let mut client = Client::new();
+    client.memory();
+    client.ok(&CreateApartStream { stream: APART });
+    client.device.hold(0);
+    client.send(&CopyToDevice { stream: APART, to: DevicePtr(BASE), bytes: &[1, 2, 3, 4] });
+    let reset = client.send(&ResetContext {});
+    client.nothing_comes();
+    assert_eq!(client.device.memory(BASE, 4), [0; 4], "its memory is there as long as the copy");
+    client.device.release(0);
+    assert_eq!(client.get(), status(reset, 0));
+}
+
+#[test]
+fn a_copy_of_the_stream_apart_without_an_event_is_waited_for() {
+    let mut client = Client::new();
+    client.memory();
+    client.ok(&CreateApartStream { stream: APART });
+    client.device.make_no_events_apart();
+    client.device.hold(0);
+    client.send(&CopyToDevice { stream: APART, to: DevicePtr(BASE), bytes: &[7; 64] });
+    // Others' bytes would come to lie where it reads.
+    client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE + 64), bytes: &[9; 64] });
+    let info = client.send(&MemoryInfo {});
+    client.nothing_comes();
+    client.device.release(0);
+    assert!(matches!(client.get(), Some(Got::Reply { request, .. }) if request == info));
+    client.call(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 64), [7; 64]);
 }

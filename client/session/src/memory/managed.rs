@@ -18,13 +18,14 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use floe_abi::DevicePtr;
 use floe_touch::{PAGE, Span, Watch};
 
 use crate::memory::blocks::Blocks;
 use crate::memory::staging::copiers::Copiers;
+use crate::vgpu::Vgpu;
 use crate::vgpu::order::{Fence, StreamProgress};
 use guests::Guests;
 use residency::ResidencyMap;
@@ -50,6 +51,8 @@ pub(crate) struct Managed {
     beside_functions: AtomicBool,
     state: Mutex<State>,
     guests: Guests,
+    /// All vGPUs of the program: a function on a stream of any one may touch this memory.
+    family: OnceLock<Vec<Weak<Vgpu>>>,
     /// Managed variables, which lie outside the window: start to end.
     variables: RwLock<BTreeMap<u64, u64>>,
     copiers: OnceLock<Arc<Copiers>>,
@@ -133,6 +136,7 @@ impl Managed {
             beside_functions: AtomicBool::new(false),
             state: Mutex::default(),
             guests: Guests::default(),
+            family: OnceLock::new(),
             variables: RwLock::default(),
             copiers: OnceLock::new(),
         })
@@ -171,6 +175,4 @@ struct Lane {
     progress: Arc<StreamProgress>,
     /// Nothing that stands on the GPU holds it up; or the server has no such stream.
     is_apart: bool,
-    /// The vGPU's epoch when it was made.
-    epoch: u64,
 }

@@ -72,9 +72,10 @@ impl DeviceState {
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
         let vgpu = &self.vgpu;
-        if vgpu.watched.any_left() || vgpu.watched.any_for_process() {
-            // A stream waits for a word that this process sends: of mirrored memory, or for another server's event. CUDA's
-            // reset waits for the stream, and what ends the wait reaches the server in order, so its issuer must not wait.
+        if vgpu.watched.any_left() || vgpu.watched.any_for_process() || vgpu.awaits_functions() {
+            // A stream waits for a word that this process sends: of mirrored memory, or for another server's event. Or it stands at a
+            // function of the program, which may touch managed memory. CUDA's reset waits for the stream, and what ends the wait
+            // reaches the server in order, so its issuer must not wait.
             let _ = vgpu.synchronize();
         }
         vgpu.say_last_words();
@@ -90,11 +91,12 @@ impl DeviceState {
         floe_lock::write(&vgpu.globals).clear();
         // A program that ends a context may free the memory that its copies write.
         let result = if wait || vgpu.mirrors.any() || vgpu.sharing.any() || vgpu.uses_host_memory() {
-            let answer = vgpu.connection.call(&ResetContext {});
+            let asked = vgpu.end_lane_with(|| vgpu.connection.begin_at_once(&ResetContext {}));
+            let answer = asked.and_then(|(ticket, sequence)| vgpu.connection.wait(&ticket).map(|_| sequence));
             vgpu.connection.give_up_host_functions();
-            answer.map(|(_, sequence)| sequence)
+            answer
         } else {
-            vgpu.connection.post_call(&ResetContext {})
+            vgpu.end_lane_with(|| vgpu.connection.post_call(&ResetContext {}))
         };
         vgpu.mirrors.clear();
         vgpu.sharing.clear();

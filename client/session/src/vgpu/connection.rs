@@ -157,11 +157,17 @@ impl Connection {
 
     /// Sends a message and waits for its reply; a status that is not success is the error.
     pub(crate) fn call<M: Call>(&self, message: &M) -> CudaResult<(Answer, u64)> {
+        let (ticket, sequence) = self.begin_at_once(message)?;
+        self.wait(&ticket).map(|answer| (answer, sequence))
+    }
+
+    /// Sends a message, which has its place among all when this returns. The ticket is for `wait` or `answer`.
+    pub(crate) fn begin_at_once<M: Call>(&self, message: &M) -> CudaResult<(Ticket, u64)> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
         let expected = Expected::Reply(Arc::clone(&waiter));
         let sequence = self.submit(message, expected, Leave::Now)?;
-        self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
+        Ok((Ticket { waiter }, sequence))
     }
 
     /// Sends a message together with the next one that is waited for, or at `flush`. The ticket is for `answer`.
@@ -179,10 +185,7 @@ impl Connection {
 
     /// As `call`, with the answer whatever its status.
     pub(crate) fn ask<M: Call>(&self, message: &M) -> CudaResult<Answer> {
-        tally::called();
-        let waiter = Arc::new(Waiter::default());
-        self.submit(message, Expected::Reply(Arc::clone(&waiter)), Leave::Now)?;
-        self.answer(&Ticket { waiter })
+        self.answer(&self.begin_at_once(message)?.0)
     }
 
     /// Whether the server is on this machine and can be given descriptors.

@@ -58,6 +58,8 @@ struct State {
     released: Vec<u64>,
     /// Further contexts that have not ended.
     contexts: usize,
+    /// No event can be made in a further context.
+    no_events_apart: bool,
     /// The further contexts that streams are of.
     apart: HashMap<u64, u64>,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
@@ -344,6 +346,11 @@ impl Fake {
     /// How many times memory was mapped.
     pub(super) fn mappings(&self) -> usize {
         self.state().mappings
+    }
+
+    /// From now on no event can be made in a further context.
+    pub(super) fn make_no_events_apart(&self) {
+        self.state().no_events_apart = true;
     }
 
     /// Further contexts and streams that have not ended.
@@ -1044,7 +1051,12 @@ impl Device for Fake {
 impl PlainCalls for Fake {
     fn ctx_synchronize(&self) -> CudaResult<()> {
         let mut state = self.state();
-        while state.broken.is_none() && state.streams.values().any(|queue| queue.busy || !queue.work.is_empty()) {
+        let works = |state: &State| {
+            let of_current = |stream: &u64| state.apart.get(stream).copied().unwrap_or(0) == CURRENT.get();
+            let mut current = state.streams.iter().filter(|(stream, _)| of_current(stream));
+            current.any(|(_, queue)| queue.busy || !queue.work.is_empty())
+        };
+        while state.broken.is_none() && works(&state) {
             state = self.changed.wait(state).unwrap();
         }
         state.check()
@@ -1189,6 +1201,9 @@ impl PlainCalls for Fake {
 
     fn event_create(&self, _flags: u32) -> CudaResult<Event> {
         let mut state = self.state();
+        if state.no_events_apart && CURRENT.get() != 0 {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
         let handle = state.handle();
         state.events.insert(handle, (0, true));
         Ok(Event(handle))

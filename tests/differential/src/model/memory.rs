@@ -34,13 +34,16 @@ impl Model {
                 possible(self.block(block)?.is_registered)?;
                 self.admit_move(block, |block| block.is_registered = false)
             }
-            Operation::Prefetch { block, stream, .. } => {
+            Operation::Prefetch { block, stream, to_host } => {
                 let held = self.block(block)?;
                 possible(held.kind == Kind::Managed && held.vgpu == stream.vgpu && self.order.has(stream))?;
                 let touch = Touch { block, start: 0, end: held.bytes.len(), writes: true };
                 self.check_order(&[touch], &self.order.before(stream))?;
-                let moment = self.order.work(stream);
-                self.note(&[touch], moment);
+                // Where host and device do not touch it at once, a prefetch to the device is refused, and orders nothing.
+                if to_host {
+                    let moment = self.order.work(stream);
+                    self.note(&[touch], moment);
+                }
                 Ok(())
             }
             Operation::Open { block, vgpu } => {

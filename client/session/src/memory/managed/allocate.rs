@@ -135,7 +135,7 @@ impl Vgpu {
             place.span.allow(&pages, Access::Closed);
             place.span.empty(&pages);
         }
-        (state.lane, state.closed) = (None, Some(Vec::new()));
+        state.closed = Some(Vec::new());
         state.open.clear();
         state.held.clear();
         self.managed.open.store(false, Ordering::SeqCst);

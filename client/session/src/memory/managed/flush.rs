@@ -40,13 +40,19 @@ impl Vgpu {
         Ok(hold)
     }
 
-    /// From now on the device gets the writes of each host function before its stream continues.
-    pub(crate) fn flush_behind_functions(self: &Arc<Self>) {
+    /// From now on the devices of all vGPUs get the writes of each host function before its stream continues.
+    pub(crate) fn flush_behind_functions(self: &Arc<Self>, all: &[Arc<Self>]) {
+        let _ = self.managed.family.set(all.iter().map(Arc::downgrade).collect());
         self.connection.around_functions(Box::new(Flushing(Arc::downgrade(self))));
+    }
+
+    /// All vGPUs of the program.
+    pub(super) fn family(&self) -> impl Iterator<Item = Arc<Self>> {
+        self.managed.family.get().into_iter().flatten().filter_map(Weak::upgrade)
     }
 }
 
-/// Around functions of the program: behind them the device gets their writes.
+/// Around functions of the program: behind them the devices get their writes.
 #[derive(Debug)]
 struct Flushing(Weak<Vgpu>);
 
@@ -56,7 +62,12 @@ impl Around for Flushing {
     }
 
     fn is_over(&self, begun: u64) {
-        // The next call reports a failure.
-        let _ = self.0.upgrade().map(|vgpu| vgpu.flush_behind_function(begun));
+        let Some(own) = self.0.upgrade() else { return };
+        for vgpu in own.family() {
+            // What another's launches send may hold writes of this function, whenever it was sent.
+            let closings = if Arc::ptr_eq(&vgpu, &own) { begun } else { 0 };
+            // The next call reports a failure.
+            let _ = vgpu.flush_behind_function(closings);
+        }
     }
 }

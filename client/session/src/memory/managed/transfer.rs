@@ -33,13 +33,13 @@ pub(super) struct Down {
 
 impl Vgpu {
     pub(super) fn lane(&self, state: &mut State) -> CudaResult<Arc<StreamProgress>> {
-        if let Some(lane) = state.lane.as_ref().filter(|lane| lane.epoch == self.epoch()) {
+        if let Some(lane) = &state.lane {
             return Ok(Arc::clone(&lane.progress));
         }
-        let (epoch, is_apart) = (self.epoch(), self.managed.beside_functions.load(Ordering::SeqCst));
+        let is_apart = self.managed.beside_functions.load(Ordering::SeqCst);
         let id = self.make_lane(is_apart)?;
         let progress = self.order.add(id, false);
-        state.lane = Some(Lane { progress: Arc::clone(&progress), is_apart, epoch });
+        state.lane = Some(Lane { progress: Arc::clone(&progress), is_apart });
         Ok(progress)
     }
 
@@ -68,12 +68,24 @@ impl Vgpu {
         if self.managed.beside_functions.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.family().try_for_each(|vgpu| vgpu.leave_ordinary_lane())
+    }
+
+    fn leave_ordinary_lane(&self) -> CudaResult<()> {
         let mut state = lock(&self.managed.state);
-        let ordinary = state.lane.take_if(|lane| !lane.is_apart && lane.epoch == self.epoch());
+        let ordinary = state.lane.take_if(|lane| !lane.is_apart);
         // Its bytes are there before others take the other way.
         let settled = ordinary.map_or(Ok(()), |lane| self.settle(&lane.progress));
         self.managed.beside_functions.store(true, Ordering::SeqCst);
         settled
+    }
+
+    /// Has the server end the context, and the stream with it: what is sent later has another.
+    pub(crate) fn end_lane_with<T>(&self, reset: impl FnOnce() -> CudaResult<T>) -> CudaResult<T> {
+        let mut state = lock(&self.managed.state);
+        let sent = reset();
+        state.lane = None;
+        sent
     }
 
     fn copiers_of_managed(&self) -> CudaResult<&Arc<Copiers>> {

@@ -54,6 +54,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
         self.end_peer_links();
         self.shared.collectives.abort_all();
         let outcome = self.device().ctx_synchronize();
+        self.wait_for_apart();
         // If the output does not reach the client, it is gone; other threads notice.
         let _ = self.shared.show_printed(outcome.is_err());
         let never_run = self.functions.give_up();

@@ -284,6 +284,7 @@ impl<D: Device> Issuer<D> {
     pub(super) fn record_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<CompletionEvent<D>>, CudaError> {
         self.record(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
+            let _inside = self.inside(stream);
             let _ = self.device().ctx_synchronize();
         })
     }

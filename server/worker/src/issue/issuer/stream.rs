@@ -14,7 +14,7 @@ use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
 use crate::complete::events::CompletionEvent;
 use crate::issue::apart::{ApartStream, Inside};
-use crate::issue::fault::{Fault, violation};
+use crate::issue::fault::Fault;
 use crate::issue::objects::stream::StreamObject;
 use crate::life::shared::Shared;
 
@@ -44,7 +44,8 @@ impl<D: Device> StreamRequests for Issuer<D> {
         let id = message.stream.0;
         self.streams.check_new(id)?;
         if self.apart.is_some() {
-            return violation("a session has one stream apart");
+            let words = "a session has one stream apart".to_owned();
+            return Err(Fault::Explained(CudaError::INVALID_VALUE, words));
         }
         self.allowance.ledger.context()?;
         let made = self.new_apart_stream().inspect_err(|_| self.allowance.ledger.context_ends())?;
@@ -139,6 +140,15 @@ impl<D: Device> Issuer<D> {
     /// Records what a stream holds so far.
     pub(super) fn record(&self, stream: Stream) -> CudaResult<Arc<CompletionEvent<D>>> {
         self.apart_of(stream).map_or_else(|| self.pool.record(stream), ApartStream::record)
+    }
+
+    /// Waits for what the stream apart holds: its context's work is none of the program's.
+    pub(super) fn wait_for_apart(&self) {
+        let inside = self.apart.as_ref().map(ApartStream::inside).transpose();
+        // A context beyond use says so at once, and does nothing more either.
+        if let Ok(Some(_inside)) = inside {
+            let _ = self.device().ctx_synchronize();
+        }
     }
 
     fn apart_of(&self, stream: Stream) -> Option<&ApartStream<D>> {

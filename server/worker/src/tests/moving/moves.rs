@@ -845,3 +845,29 @@ fn a_block_that_cannot_be_taken_over_once_the_program_stands_ends_the_move() {
     session.step(1);
     session.end();
 }
+
+/// The stream apart comes along, in a context of the new worker's.
+#[test]
+fn a_session_with_a_stream_apart_moves_and_its_copies_go_on() {
+    const APART: StreamId = StreamId(77);
+    for options in [(false, false), (true, true)] {
+        let mut session = Moving::begin();
+        session.options = options;
+        session.prepare();
+        session.client.ok(&CreateApartStream { stream: APART });
+        for step in 0..3_u8 {
+            session.step(u64::from(step));
+            let at = DevicePtr(BASE + 4096);
+            session.client.send(&CopyToDevice { stream: APART, to: at, bytes: &[step, 1, 2, 3] });
+            session.move_on().unwrap();
+            assert_eq!(session.worker.device.contexts_and_streams().0, 1);
+            let sent = session.client.send(&CopyFromDevice { stream: APART, from: at, bytes: 4 });
+            assert_eq!(
+                session.client.get(),
+                Some(Got::Delivery { request: sent, offset: 0, bytes: vec![step, 1, 2, 3] })
+            );
+            assert_eq!(session.client.get(), status(sent, 0));
+        }
+        session.end();
+    }
+}

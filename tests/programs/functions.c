@@ -1,0 +1,71 @@
+/* Functions of a program that write managed memory: while their context is reset, and of another GPU than their stream's.
+ * `functions resets`, on one GPU; `functions elsewhere`, on two. It needs no CUDA header. */
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+#define AHEAD 300
+
+static volatile int *memory;
+
+static void adds_one(void *unused) {
+    (void)unused;
+    usleep(20000);
+    memory[1 << 18] += 1;
+}
+
+/* A reset finds a function that has not run, or is running, and much that it takes time to give up. */
+static void resets(void) {
+    void *context, *stream, *event;
+    uint64_t at;
+    for (int round = 0; round < 6; round++) {
+        DO(CUDA("cuDevicePrimaryCtxRetain", &context, 0));
+        DO(CUDA("cuCtxSetCurrent", context));
+        DO(CUDA("cuMemAllocManaged", &at, (size_t)4 << 20, 1u));
+        DO(CUDA("cuStreamCreate", &stream, 1u));
+        for (int count = 0; count < (round % 2 ? AHEAD : 0); count++) DO(CUDA("cuEventCreate", &event, 2u));
+        memory = (volatile int *)at;
+        DO(CUDA("cuMemsetD32Async", at, 7u, (size_t)1 << 20, stream));
+        if (round >= 2) DO(CUDA("cuStreamSynchronize", stream));
+        DO(CUDA("cuLaunchHostFunc", stream, adds_one, NULL));
+        DO(CUDA("cuDevicePrimaryCtxReset", 0));
+    }
+}
+
+/* A stream of GPU 1 stands for the function; one of GPU 0, whose memory it writes, waits for an event behind it. */
+static void elsewhere(void) {
+    void *contexts[2], *streams[2], *event;
+    uint64_t at, copy;
+    int got[16];
+    for (int gpu = 0; gpu < 2; gpu++) {
+        DO(CUDA("cuDevicePrimaryCtxRetain", &contexts[gpu], gpu));
+        DO(CUDA("cuCtxSetCurrent", contexts[gpu]));
+        DO(CUDA("cuStreamCreate", &streams[gpu], 1u));
+    }
+    DO(CUDA("cuEventCreate", &event, 2u));
+    DO(CUDA("cuCtxSetCurrent", contexts[0]));
+    DO(CUDA("cuMemAllocManaged", &at, (size_t)4 << 20, 1u));
+    DO(CUDA("cuMemAlloc_v2", &copy, (size_t)64));
+    memory = (volatile int *)at;
+    DO(CUDA("cuMemsetD32Async", at, 7u, (size_t)1 << 20, streams[0]));
+    DO(CUDA("cuStreamSynchronize", streams[0]));
+    DO(CUDA("cuCtxSetCurrent", contexts[1]));
+    DO(CUDA("cuLaunchHostFunc", streams[1], adds_one, NULL));
+    DO(CUDA("cuEventRecord", event, streams[1]));
+    DO(CUDA("cuCtxSetCurrent", contexts[0]));
+    DO(CUDA("cuStreamWaitEvent", streams[0], event, 0u));
+    DO(CUDA("cuMemcpyDtoDAsync_v2", copy, at + ((uint64_t)1 << 20), (size_t)64, streams[0]));
+    DO(CUDA("cuStreamSynchronize", streams[0]));
+    DO(CUDA("cuMemcpyDtoH_v2", got, copy, (size_t)64));
+    if (got[0] != 8 || got[1] != 7) { printf("read %d and %d, and not 8 and 7\n", got[0], got[1]); exit(1); }
+}
+
+int main(int count, char **words) {
+    open_driver();
+    DO(CUDA("cuInit", 0u));
+    if (count > 1 && !strcmp(words[1], "elsewhere")) elsewhere(); else resets();
+    printf("PASSED\n");
+    return 0;
+}
