@@ -106,7 +106,7 @@ impl Client {
         self.host_memory.forget_registered(context);
     }
 
-    /// A context has ended: no kernel of its vGPU has been given pinned memory that was allocated in it. The memory stays the program's.
+    /// A context has ended, and with it the mirrors of what was allocated in it. The memory stays the program's.
     pub(crate) fn unmirror_allocated(&self, context: floe_abi::Context) {
         let device = Handle::of(Kind::Context, context.0).and_then(|handle| self.device_of(handle));
         let Some(vgpu) = device.map(|device| &device.vgpu).filter(|vgpu| vgpu.mirrors.any()) else { return };

@@ -68,7 +68,14 @@ impl Vgpu {
         if self.managed.beside_functions.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.family().try_for_each(|vgpu| vgpu.leave_ordinary_lane())
+        for vgpu in self.family() {
+            let left = vgpu.leave_ordinary_lane();
+            // Another vGPU's failure is for calls on that one to report.
+            if vgpu.ordinal == self.ordinal {
+                left?;
+            }
+        }
+        Ok(())
     }
 
     fn leave_ordinary_lane(&self) -> CudaResult<()> {

@@ -65,7 +65,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
         self.shared.printing.watch(&image.contents);
         let loaded = self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes });
-        // It takes 0.3 ms, 48 times for PyTorch's ResNet-18 (H200 host), and leaves the worker 60 MiB smaller (docs/measurements.md).
+        // 0.3 ms each on an H200 host. Behind every load of PyTorch's ResNet-18 it left the worker 60 MiB smaller (docs/measurements.md).
         if message.contents.iter().any(|content| content.bytes >= LEAVES_PAGES) {
             give_back_free_pages();
         }
