@@ -1,5 +1,6 @@
-// Descriptors of device memory between processes: physical memory of cuMemCreate passed on by a socket, taken by
-// pidfd_getfd, and inherited; and a pool with its allocations. What is no such descriptor is refused.
+// Handles of device memory between processes: physical memory of cuMemCreate passed on by a socket, taken by pidfd_getfd,
+// and inherited; and a pool with its allocations. The same by fabric handles, where memory can be made for them. What is no
+// such handle is refused.
 // No argument. Both processes check.
 #include "check_driver.h"
 #include "processes.h"
@@ -78,6 +79,8 @@ struct Passed {
     pid_t process;
     int descriptor;
     CUmemPoolPtrExportData pointer;
+    bool has_fabric;
+    CUmemFabricHandle fabric, pool;
 };
 
 static void *as_handle(int descriptor) { return reinterpret_cast<void *>(static_cast<uintptr_t>(descriptor)); }
@@ -118,6 +121,82 @@ static int heir_of(int descriptor) {
     return verdict.failures == 0 ? 0 : 1;
 }
 
+// Memory and a pool that were made for fabric handles. NVIDIA's driver makes none for a process that has no channel of its
+// service for them, whatever the device says.
+struct Fabric {
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemoryPool pool = nullptr;
+
+    Fabric(CUdevice device, size_t bytes, Passed &passed, Verdict &verdict) {
+        int says_so = 0;
+        CHECK_DRIVER(cuDeviceGetAttribute(&says_so, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, device));
+        CUmemAllocationProp properties = properties_of(device);
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+        const CUresult made = cuMemCreate(&handle, bytes, &properties, 0);
+        verdict.expect(says_so ? made == CUDA_SUCCESS || made == CUDA_ERROR_NOT_PERMITTED : made != CUDA_SUCCESS,
+                       "the device says whether it has fabric handles");
+        passed.has_fabric = made == CUDA_SUCCESS;
+        if (!passed.has_fabric) return;
+        const CUmemAllocationHandleType kind = CU_MEM_HANDLE_TYPE_FABRIC;
+        CUmemFabricHandle again;
+        CHECK_DRIVER(cuMemExportToShareableHandle(&passed.fabric, handle, kind, 0));
+        CHECK_DRIVER(cuMemExportToShareableHandle(&again, handle, kind, 0));
+        verdict.expect(std::memcmp(&passed.fabric, &again, sizeof(again)) == 0, "memory has one fabric handle");
+        int none = -1;
+        says(cuMemExportToShareableHandle(&none, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+             CUDA_ERROR_INVALID_VALUE, "it was not made for descriptors", verdict);
+        CUmemGenericAllocationHandle own;
+        CHECK_DRIVER(cuMemImportFromShareableHandle(&own, &passed.fabric, kind));
+        Mapped mapped(own, device, bytes);
+        CHECK_DRIVER(cuMemsetD32(mapped.at, 21, count));
+        CHECK_DRIVER(cuCtxSynchronize());
+        mapped.release();
+        CHECK_DRIVER(cuMemRelease(own));
+
+        CUmemPoolProps about = {};
+        about.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        about.handleTypes = kind;
+        about.location = properties.location;
+        CHECK_DRIVER(cuMemPoolCreate(&pool, &about));
+        CHECK_DRIVER(cuMemPoolExportToShareableHandle(&passed.pool, pool, kind, 0));
+        says(cuMemPoolExportToShareableHandle(&none, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+             CUDA_ERROR_INVALID_VALUE, "the pool was not made for descriptors", verdict);
+    }
+
+    void check_written_and_release(CUdevice device, size_t bytes, Verdict &verdict) const {
+        if (pool == nullptr) return;
+        Mapped mapped(handle, device, bytes);
+        verdict.equal("what it wrote by a fabric handle", contents(mapped.at).data(),
+                      std::vector<int>(count, 22).data(), count);
+        mapped.release();
+        CHECK_DRIVER(cuMemPoolDestroy(pool));
+        CHECK_DRIVER(cuMemRelease(handle));
+    }
+};
+
+// What the other process does with them. At the end it has written 22.
+static void import_by_fabric(Processes &all, CUdevice device, size_t bytes, Passed passed, Verdict &verdict) {
+    const CUmemAllocationHandleType kind = CU_MEM_HANDLE_TYPE_FABRIC;
+    CUmemGenericAllocationHandle handle, none;
+    const CUresult imported = cuMemImportFromShareableHandle(&handle, &passed.fabric, kind);
+    // Of a process that is gone the handle is none any more, which has another code than a descriptor's.
+    CHECK_DRIVER(all.of_other(0, imported == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_INVALID_HANDLE : imported));
+    Mapped mapped(handle, device, bytes);
+    verdict.equal("memory by a fabric handle", contents(mapped.at).data(), std::vector<int>(count, 21).data(), count);
+    says(cuMemExportToShareableHandle(&passed.pool, handle, kind, 0), CUDA_ERROR_INVALID_VALUE,
+         "imported memory is not exported", verdict);
+    CHECK_DRIVER(cuMemsetD32(mapped.at, 22, count));
+    CHECK_DRIVER(cuCtxSynchronize());
+    mapped.release();
+    CHECK_DRIVER(cuMemRelease(handle));
+    CUmemoryPool pool;
+    CHECK_DRIVER(cuMemPoolImportFromShareableHandle(&pool, &passed.pool, kind, 0));
+    CHECK_DRIVER(cuMemPoolDestroy(pool));
+    std::memset(&passed.fabric, 7, sizeof(passed.fabric));
+    says(cuMemImportFromShareableHandle(&none, &passed.fabric, kind), CUDA_ERROR_NOT_SUPPORTED,
+         "garbage is no fabric handle", verdict);
+}
+
 static int owner(Processes &all) {
     Verdict verdict;
     const CUdevice device = begin_sharing(0);
@@ -140,9 +219,10 @@ static int owner(Processes &all) {
     says(cuMemExportToShareableHandle(&none, unshared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
          CUDA_ERROR_INVALID_VALUE, "memory that was not made to be shared is not exported", verdict);
     CHECK_DRIVER(cuMemRelease(unshared));
-    CUmemFabricHandle fabric;
-    says(cuMemExportToShareableHandle(&fabric, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0), CUDA_ERROR_INVALID_VALUE,
+    Passed passed = {getpid(), descriptor, {}, false, {}, {}};
+    says(cuMemExportToShareableHandle(&passed.fabric, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0), CUDA_ERROR_INVALID_VALUE,
          "it was not made for fabric handles", verdict);
+    const Fabric by_fabric(device, bytes, passed, verdict);
 
     // In its own process the descriptor is the same memory.
     CHECK_DRIVER(cuMemImportFromShareableHandle(&own, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -168,7 +248,6 @@ static int owner(Processes &all) {
     CHECK_DRIVER(cuMemAllocFromPoolAsync(&given, count * sizeof(int), pool, nullptr));
     CHECK_DRIVER(cuMemsetD32Async(given, 12, count, nullptr));
     CHECK_DRIVER(cuCtxSynchronize());
-    Passed passed = {getpid(), descriptor, {}};
     CHECK_DRIVER(cuMemPoolExportPointer(&passed.pointer, given));
     all.step();
 
@@ -188,6 +267,7 @@ static int owner(Processes &all) {
     CHECK_DRIVER(cuMemPoolDestroy(pool));
     mapped.release();
     CHECK_DRIVER(cuMemRelease(handle));
+    by_fabric.check_written_and_release(device, bytes, verdict);
     all.step();
     all.send(1, 'e');
     all.receive<char>(1);
@@ -235,14 +315,25 @@ static int importer(Processes &all) {
          "a closed descriptor is no memory", verdict);
     says(cuMemImportFromShareableHandle(&none, as_handle(pool_descriptor), kind), CUDA_ERROR_NOT_SUPPORTED,
          "a pool is no memory", verdict);
-    CUmemFabricHandle fabric = {};
-    says(cuMemImportFromShareableHandle(&none, &fabric, CU_MEM_HANDLE_TYPE_FABRIC), CUDA_ERROR_NOT_SUPPORTED,
-         "there are no fabric handles", verdict);
+    if (passed.has_fabric) {
+        import_by_fabric(all, device, bytes, passed, verdict);
+    } else {
+        CUmemFabricHandle fabric = {};
+        says(cuMemImportFromShareableHandle(&none, &fabric, CU_MEM_HANDLE_TYPE_FABRIC), CUDA_ERROR_NOT_SUPPORTED,
+             "garbage is no fabric handle", verdict);
+    }
+    all.step();
 
     CUmemoryPool pool;
     says(cuMemPoolImportFromShareableHandle(&pool, as_handle(descriptor), kind, 0), CUDA_ERROR_NOT_SUPPORTED,
          "memory is no pool", verdict);
     CHECK_DRIVER(cuMemPoolImportFromShareableHandle(&pool, as_handle(pool_descriptor), kind, 0));
+    // The pool may be another device's.
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CHECK_DRIVER(cuMemPoolSetAccess(pool, &access, 1));
     CUdeviceptr given = 0, not_given = 0;
     says(cuMemAllocFromPoolAsync(&not_given, 4096, pool, nullptr), CUDA_ERROR_INVALID_VALUE,
          "nothing is allocated from another's pool", verdict);

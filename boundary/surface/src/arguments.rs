@@ -8,4 +8,5 @@ pub(crate) mod host_block;
 pub(crate) mod jit;
 pub(crate) mod launch;
 pub(crate) mod pointer;
+pub(crate) mod shareable;
 pub(crate) mod wishes;

@@ -23,6 +23,7 @@ pub use arguments::host_block::{HostBlock, HostPages, PAGE};
 pub use arguments::jit::JitOptions;
 pub use arguments::launch::{KernelArguments, KernelLayout, Launch, ParameterLayout, ParameterRoom};
 pub use arguments::pointer::PointerAttribute;
+pub use arguments::shareable::{ShareableHandle, ShareableKind};
 pub use arguments::wishes::{check_context_flags, check_pool_usage, granted_memory};
 pub use beyond::{Beyond, Call};
 pub use floe_image::Image;

@@ -6,6 +6,7 @@ pub(crate) use crate::arguments::host::{HostFunction, HostRange, StreamCallback,
 pub(crate) use crate::arguments::jit::JitOptions;
 pub(crate) use crate::arguments::launch::Launch;
 pub(crate) use crate::arguments::pointer::PointerAttribute;
+pub(crate) use crate::arguments::shareable::{self, ShareableHandle, ShareableKind};
 pub(crate) use floe_abi::*;
 pub(crate) use floe_image::Image;
 pub(crate) use std::ffi::{CStr, c_char, c_void};

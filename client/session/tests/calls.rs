@@ -316,8 +316,8 @@ fn virtual_memory_is_reserved_mapped_and_given_back() {
     let properties = MemAllocationProperties { kind: 1, location, ..MemAllocationProperties::default() };
     let granularity = client.mem_get_allocation_granularity(&properties, 0).unwrap();
     let at = client.mem_address_reserve(4 * granularity, 0, DevicePtr::NULL, 0).unwrap();
-    let fabric = MemAllocationProperties { requested_handle_types: 8, ..properties };
-    assert_eq!(client.mem_create(granularity, &fabric, 0), Err(CudaError::NOT_SUPPORTED));
+    let windows = MemAllocationProperties { requested_handle_types: 2, ..properties };
+    assert_eq!(client.mem_create(granularity, &windows, 0), Err(CudaError::NOT_SUPPORTED));
     // NCCL asks for the granularity of memory of the host, and does without where its making is refused.
     let of_host = MemLocation { kind: floe_abi::location_type::HOST_NUMA, id: 0 };
     let of_host = MemAllocationProperties { location: of_host, ..properties };

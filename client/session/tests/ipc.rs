@@ -5,13 +5,14 @@
 mod scripted;
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use floe_abi::{
-    CudaError, DevicePtr, HostPointer, IpcEventHandle, IpcMemHandle, MemLocation, MemPoolProperties, PoolPointerData,
-    Stream, event_flags, handle_type, location_type, pointer_attribute,
+    CudaError, DevicePtr, FabricHandle, HostPointer, IpcEventHandle, IpcMemHandle, MemAllocationProperties,
+    MemLocation, MemPoolProperties, PoolPointerData, Stream, event_flags, handle_type, location_type,
+    pointer_attribute,
 };
 use floe_surface::*;
 use floe_wire::{ImportBlockReply, ReadSignalsReply, RecordSignalReply, Request};
@@ -355,13 +356,15 @@ fn a_pool_hands_its_allocations_on_and_takes_none_back_for_itself() {
     let (owner, opener, _) = two();
     let (file, data) = there(|| exported_pool(&owner));
     let client = client(&opener);
-    let imported = client.mem_pool_import_from_shareable_handle(file.as_fd()).unwrap();
+    let by_descriptor = |file: &OwnedFd| ShareableHandle::Descriptor(file.try_clone().unwrap());
+    let shared = by_descriptor(&file);
+    let imported = client.mem_pool_import_from_shareable_handle(borrowed(&shared)).unwrap();
     let refused = client.mem_alloc_from_pool_async(16, imported, Stream::LEGACY);
     assert_eq!(refused, Err(CudaError::INVALID_VALUE));
-    assert_eq!(client.mem_import_from_shareable_handle(file.as_fd()), Err(CudaError::NOT_SUPPORTED), "a pool");
-    let other = std::fs::File::open("/proc/self/exe").unwrap();
-    assert_eq!(client.mem_import_from_shareable_handle(other.as_fd()), Err(CudaError::UNKNOWN));
-    assert_eq!(client.mem_pool_import_from_shareable_handle(other.as_fd()), Err(CudaError::UNKNOWN));
+    assert_eq!(client.mem_import_from_shareable_handle(borrowed(&shared)), Err(CudaError::NOT_SUPPORTED), "a pool");
+    let other = by_descriptor(&std::fs::File::open("/proc/self/exe").unwrap().into());
+    assert_eq!(client.mem_import_from_shareable_handle(borrowed(&other)), Err(CudaError::UNKNOWN));
+    assert_eq!(client.mem_pool_import_from_shareable_handle(borrowed(&other)), Err(CudaError::UNKNOWN));
     let opened = client.mem_pool_import_pointer(imported, &data).unwrap();
     let garbage = PoolPointerData { bytes: [1; 64] };
     assert_eq!(client.mem_pool_import_pointer(imported, &garbage), Err(CudaError::INVALID_VALUE));
@@ -374,9 +377,67 @@ fn a_pool_hands_its_allocations_on_and_takes_none_back_for_itself() {
     assert_eq!(client.mem_free(opened), Err(CudaError::INVALID_VALUE));
 }
 
+/// What one process gave, as another takes it.
+fn borrowed(handle: &ShareableHandle<OwnedFd>) -> ShareableHandle<BorrowedFd<'_>> {
+    match handle {
+        ShareableHandle::Descriptor(file) => ShareableHandle::Descriptor(file.as_fd()),
+        ShareableHandle::Fabric(bytes) => ShareableHandle::Fabric(*bytes),
+    }
+}
+
+#[test]
+fn memory_has_one_passport_by_its_descriptor_and_by_its_fabric_handle() {
+    let (owner, opener, gone) = two();
+    let location = MemLocation { kind: location_type::DEVICE, id: 0 };
+    let made_for = |requested_handle_types| MemAllocationProperties {
+        kind: 1,
+        requested_handle_types,
+        location,
+        ..MemAllocationProperties::default()
+    };
+    let (file, fabric, exporting, memory) = there(|| {
+        let exporting = client(&owner);
+        let bytes = exporting.mem_get_allocation_granularity(&made_for(0), 0).unwrap();
+        let make = |types| exporting.mem_create(bytes, &made_for(types), 0).unwrap();
+        let export = |memory, kind| exporting.mem_export_to_shareable_handle(memory, kind);
+        let (plain, only_fabric, both) = (make(1), make(8), make(9));
+        assert!(matches!(export(plain, ShareableKind::Fabric), Err(CudaError::INVALID_VALUE)));
+        assert!(matches!(export(only_fabric, ShareableKind::Descriptor), Err(CudaError::INVALID_VALUE)));
+        assert_eq!(exporting.mem_create(bytes, &made_for(10), 0), Err(CudaError::NOT_SUPPORTED), "Windows'");
+        let (file, fabric) = (export(both, ShareableKind::Descriptor), export(both, ShareableKind::Fabric));
+        let (file, fabric) = (file.unwrap(), fabric.unwrap());
+        // In its own process it is the same memory.
+        assert_eq!(exporting.mem_import_from_shareable_handle(borrowed(&fabric)), Ok(both));
+        exporting.mem_release(both).unwrap();
+        (file, fabric, exporting, both)
+    });
+    let client = client(&opener);
+    client.mem_import_from_shareable_handle(borrowed(&file)).unwrap();
+    client.mem_import_from_shareable_handle(borrowed(&fabric)).unwrap();
+    let asked = opener.seen().into_iter().filter_map(|seen| match seen.request() {
+        Request::ImportBlock(import) => Some(import.ticket.0),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<HashSet<_>>().len(), 1, "one ticket for both");
+    assert_eq!(opener.count("ImportBlock"), 2);
+    let ShareableHandle::Fabric(bytes) = &fabric else { panic!("{fabric:?}") };
+    // What is none, and what is another's, as an H200's driver has it.
+    let refused = |handle: &FabricHandle| client.mem_import_from_shareable_handle(ShareableHandle::Fabric(*handle));
+    assert_eq!(refused(&FabricHandle { bytes: [7; 64] }), Err(CudaError::NOT_SUPPORTED));
+    let pool = client.mem_pool_import_from_shareable_handle(ShareableHandle::Fabric(*bytes));
+    assert_eq!(pool, Err(CudaError::NOT_SUPPORTED), "memory is no pool");
+    gone.store(true, Ordering::Release);
+    assert_eq!(refused(bytes), Err(CudaError::NOT_SUPPORTED), "released");
+    let by_file = client.mem_import_from_shareable_handle(borrowed(&file));
+    assert_eq!(by_file, Err(CudaError::INVALID_HANDLE), "released");
+    there(|| exporting.mem_release(memory).unwrap());
+    owner.wait_for("ReleaseBlock", 1);
+    assert_eq!(owner.count("Export"), 1);
+}
+
 fn shared_pool() -> MemPoolProperties {
     let location = MemLocation { kind: location_type::DEVICE, id: 0 };
-    let handle_types = handle_type::POSIX_FILE_DESCRIPTOR;
+    let handle_types = ShareableKind::ALL;
     MemPoolProperties { kind: 1, handle_types, location, ..MemPoolProperties::default() }
 }
 
@@ -384,9 +445,19 @@ fn shared_pool() -> MemPoolProperties {
 fn exported_pool(owner: &Server) -> (OwnedFd, PoolPointerData) {
     let exporting = client(owner);
     let pool = exporting.mem_pool_create(&shared_pool()).unwrap();
-    let file = exporting.mem_pool_export_to_shareable_handle(pool).unwrap();
+    let file = match exporting.mem_pool_export_to_shareable_handle(pool, ShareableKind::Descriptor).unwrap() {
+        ShareableHandle::Descriptor(file) => file,
+        other => panic!("{other:?}"),
+    };
+    let plain = MemPoolProperties { handle_types: handle_type::POSIX_FILE_DESCRIPTOR, ..shared_pool() };
+    let plain = exporting.mem_pool_create(&plain).unwrap();
+    let refused = exporting.mem_pool_export_to_shareable_handle(plain, ShareableKind::Fabric);
+    assert!(matches!(refused, Err(CudaError::INVALID_VALUE)), "not made for it");
     let default = exporting.device_get_default_mem_pool(floe_abi::Device(0)).unwrap();
-    assert!(matches!(exporting.mem_pool_export_to_shareable_handle(default), Err(CudaError::INVALID_VALUE)));
+    assert!(matches!(
+        exporting.mem_pool_export_to_shareable_handle(default, ShareableKind::Descriptor),
+        Err(CudaError::INVALID_VALUE)
+    ));
     let at = exporting.mem_alloc_from_pool_async(1000, pool, Stream::LEGACY).unwrap();
     assert_eq!(exporting.ipc_get_mem_handle(at), Err(CudaError::INVALID_VALUE));
     let data = exporting.mem_pool_export_pointer(at).unwrap();

@@ -86,21 +86,25 @@ pub trait PoolCalls {
     /// The CUDA code the program shall see.
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32>;
 
-    /// A descriptor by which another process imports a pool that was made for it, and through it the pool's allocations. Other kinds of handles are NOT_SUPPORTED.
+    /// The handle by which another process imports a pool that was made for it, and through it the pool's allocations: a descriptor, or a fabric handle. Other kinds are NOT_SUPPORTED.
     ///
     /// `cuMemPoolExportToShareableHandle`; the client's class for it: local.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn mem_pool_export_to_shareable_handle(&self, pool: MemPool) -> CudaResult<OwnedFd>;
+    fn mem_pool_export_to_shareable_handle(
+        &self,
+        pool: MemPool,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>>;
 
-    /// A pool of another process, by its descriptor. Nothing can be allocated from it.
+    /// A pool of another process, by its descriptor or fabric handle. Nothing can be allocated from it.
     ///
     /// `cuMemPoolImportFromShareableHandle`; the client's class for it: local.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn mem_pool_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool>;
+    fn mem_pool_import_from_shareable_handle(&self, shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemPool>;
 
     /// The bytes by which another process imports an allocation of an exported pool.
     ///

@@ -88,21 +88,25 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties>;
 
-    /// A descriptor by which another process imports physical memory that was made for it. Other kinds of handles are NOT_SUPPORTED.
+    /// The handle by which another process imports physical memory that was made for it: a descriptor, or a fabric handle.
     ///
     /// `cuMemExportToShareableHandle`; the client's class for it: call.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd>;
+    fn mem_export_to_shareable_handle(
+        &self,
+        handle: MemHandle,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>>;
 
-    /// Physical memory that a process has exported, by its descriptor. Other kinds of handles are NOT_SUPPORTED.
+    /// Physical memory that a process has exported, by its descriptor or fabric handle. Other kinds of handles are NOT_SUPPORTED.
     ///
     /// `cuMemImportFromShareableHandle`; the client's class for it: call.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle>;
+    fn mem_import_from_shareable_handle(&self, shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemHandle>;
 
     /// The physical memory that an address is mapped to, with one more reference.
     ///

@@ -49,10 +49,10 @@ const CORRECTIONS: &[(u32, i32)] = {
         (a::HOST_REGISTER_SUPPORTED, 1),
         (a::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
         (a::MEMORY_POOLS_SUPPORTED, 1),
-        // Descriptors of the client's own, that name memory of the server.
-        (a::MEMPOOL_SUPPORTED_HANDLE_TYPES, 1),
+        // Descriptors and fabric handles of the client's own, that name memory of the server. So they need nothing of its driver.
+        (a::MEMPOOL_SUPPORTED_HANDLE_TYPES, 9),
         (a::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1),
-        (a::HANDLE_TYPE_FABRIC_SUPPORTED, 0),
+        (a::HANDLE_TYPE_FABRIC_SUPPORTED, 1),
         (a::IPC_EVENT_SUPPORTED, 1),
         (a::GPU_DIRECT_RDMA_SUPPORTED, 0),
         (a::GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0),

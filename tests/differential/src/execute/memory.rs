@@ -143,7 +143,7 @@ impl Executor {
         Ok(bytes.next_multiple_of(granularity))
     }
 
-    fn physical(&self, vgpu: usize) -> sys::CUmemAllocationProp {
+    pub(super) fn physical(&self, vgpu: usize) -> sys::CUmemAllocationProp {
         sys::CUmemAllocationProp {
             type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
             requestedHandleTypes: self.handle_types(),

@@ -14,8 +14,9 @@ use crate::device::{adopt, cu, ipc_bytes, ipc_words, pointer};
 use crate::model::Model;
 use crate::operation::{Id, Kind, Operation};
 
-const DESCRIPTOR: sys::CUmemAllocationHandleType =
+pub(super) const DESCRIPTOR: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+pub(super) const FABRIC: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
 
 /// What one process passes to another.
 #[derive(Debug)]
@@ -25,6 +26,33 @@ pub(crate) struct Passed {
 }
 
 impl Executor {
+    /// The kinds of handles by which memory goes to other processes.
+    pub(super) fn handle_types(&self) -> sys::CUmemAllocationHandleType {
+        match self.process {
+            Some(_) if self.has_fabric => sys::CUmemAllocationHandleType_enum(DESCRIPTOR.0 | FABRIC.0),
+            Some(_) => DESCRIPTOR,
+            None => sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        }
+    }
+
+    /// Whether memory has fabric handles here. NVIDIA's driver says that it has them, and makes none for a process that has
+    /// no channel of its service for them (`/dev/nvidia-caps-imex-channels`).
+    pub(super) fn makes_fabric_handles(&mut self, vgpu: usize) -> Result<bool> {
+        let ask = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED;
+        let (mut says, mut handle) = (0, 0);
+        cu!(cuDeviceGetAttribute(&raw mut says, ask, self.vgpus[vgpu].device))?;
+        if says == 0 {
+            return Ok(false);
+        }
+        self.enter(vgpu)?;
+        let bytes = self.granules(vgpu, 1)?;
+        let properties = sys::CUmemAllocationProp { requestedHandleTypes: FABRIC, ..self.physical(vgpu) };
+        if cu!(cuMemCreate(&raw mut handle, bytes, &raw const properties, 0)).is_err() {
+            return Ok(false);
+        }
+        cu!(cuMemRelease(handle)).map(|()| true)
+    }
+
     /// Access to one block, or to the pool that it is from.
     pub(super) fn grant(&mut self, block: Id, vgpu: usize, has_access: bool) -> Result<()> {
         let owner = self.blocks[&block].vgpu;
@@ -85,6 +113,10 @@ impl Executor {
                 cu!(cuIpcGetMemHandle(&raw mut handle, address))?;
                 bytes = ipc_bytes(handle.reserved);
             }
+            // One in two: the same memory by both, by turns.
+            Kind::Virtual if self.has_fabric && block % 2 == 1 => {
+                cu!(cuMemExportToShareableHandle(bytes.as_mut_ptr().cast(), physical, FABRIC, 0))?;
+            }
             Kind::Virtual => cu!(cuMemExportToShareableHandle(place, physical, DESCRIPTOR, 0))?,
             Kind::Pool { .. } => {
                 let mut handle = sys::CUmemPoolPtrExportData { reserved: [0; 64] };
@@ -128,7 +160,12 @@ impl Executor {
             }
             Kind::Virtual => {
                 held.reserved = self.granules(vgpu, block.bytes.len())?;
-                cu!(cuMemImportFromShareableHandle(&raw mut held.handle, number()?, DESCRIPTOR))?;
+                if passed.descriptor.is_some() {
+                    cu!(cuMemImportFromShareableHandle(&raw mut held.handle, number()?, DESCRIPTOR))?;
+                } else {
+                    let handle = (&raw const passed.bytes).cast_mut().cast();
+                    cu!(cuMemImportFromShareableHandle(&raw mut held.handle, handle, FABRIC))?;
+                }
                 self.map(&mut held)?;
             }
             Kind::Pool { .. } => {

@@ -46,6 +46,8 @@ pub(crate) struct Executor {
     pub(super) peers: bool,
     /// The only vGPU of this process, where others have the rest.
     pub(super) process: Option<usize>,
+    /// Memory goes to other processes by fabric handles too.
+    pub(super) has_fabric: bool,
     /// Streams are being captured.
     pub(super) captures: bool,
 }
@@ -66,11 +68,15 @@ impl Executor {
             reads: 0,
             peers: false,
             process,
+            has_fabric: false,
             captures: false,
         };
         for vgpu in 0..can.vgpus {
             let is_here = process.is_none_or(|own| own == vgpu);
             executor.vgpus.push(if is_here { Vgpu::open(vgpu)? } else { Vgpu::elsewhere() });
+        }
+        if let Some(own) = process {
+            executor.has_fabric = executor.makes_fabric_handles(own)?;
         }
         executor.peers = can.peers;
         if can.peers {
@@ -102,15 +108,6 @@ impl Executor {
     pub(super) fn own_vgpus(&self) -> impl Iterator<Item = usize> + use<> {
         let process = self.process;
         (0..self.vgpus.len()).filter(move |vgpu| process.is_none_or(|own| own == *vgpu))
-    }
-
-    /// The kinds of handles by which memory goes to other processes.
-    pub(super) fn handle_types(&self) -> sys::CUmemAllocationHandleType {
-        if self.process.is_some() {
-            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-        } else {
-            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
-        }
     }
 
     pub(super) fn enter(&mut self, vgpu: usize) -> Result<()> {

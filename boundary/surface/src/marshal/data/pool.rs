@@ -1,8 +1,6 @@
 //! Pool attributes: an `int` or a 64-bit number behind one pointer, by the attribute's kind; pools by place. C's pointers
 //! come in, a number or a device goes to the implementation. Only devices have pools here.
 
-use std::os::fd::IntoRawFd;
-
 use crate::marshal::marshallers;
 use crate::prelude::*;
 use crate::process::refusals::refused;
@@ -59,38 +57,31 @@ marshallers! {
         driver.device_set_mem_pool(device, pool)
     }
 
-    /// `cuMemPoolExportToShareableHandle`: the program owns the descriptor from here on.
+    /// `cuMemPoolExportToShareableHandle`.
     fn cuMemPoolExportToShareableHandle(driver, shareable: *mut c_void, pool: MemPool, kind: u32, flags: u64) {
         c::present(shareable)?;
-        by_descriptor(kind, flags)?;
-        let descriptor = driver.mem_pool_export_to_shareable_handle(pool)?;
-        // SAFETY: the program's `int`, as the kind of handle says.
-        unsafe { c::put(shareable.cast::<i32>(), descriptor.into_raw_fd()) };
-        Ok(())
+        let kind = ShareableKind::of(kind)?;
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let exported = driver.mem_pool_export_to_shareable_handle(pool, kind)?;
+        // SAFETY: the program's variable of this kind.
+        unsafe { shareable::give(shareable, exported) }
     }
 
-    /// `cuMemPoolImportFromShareableHandle`: the descriptor stays the program's.
+    /// `cuMemPoolImportFromShareableHandle`: a descriptor stays the program's.
     fn cuMemPoolImportFromShareableHandle(driver, pool: *mut MemPool, shareable: *mut c_void, kind: u32, flags: u64) {
         c::present(pool)?;
-        by_descriptor(kind, flags)?;
-        let number = i32::try_from(shareable.addr()).map_err(|_| CudaError::INVALID_VALUE)?;
-        // SAFETY: a number from 0 on, which the program has open during the call; if it has not, each use of it fails.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        let imported = driver.mem_pool_import_from_shareable_handle(descriptor)?;
+        // SAFETY: what C says of this kind.
+        let shared = unsafe { shareable::take(shareable, kind) }?;
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let imported = driver.mem_pool_import_from_shareable_handle(shared)?;
         // SAFETY: the program's variable.
         unsafe { c::put(pool, imported) };
         Ok(())
     }
-}
-
-/// # Errors
-/// NOT_SUPPORTED for all kinds of handles but descriptors, INVALID_VALUE for flags.
-fn by_descriptor(kind: u32, flags: u64) -> CudaResult<()> {
-    if kind != handle_type::POSIX_FILE_DESCRIPTOR {
-        refused(format_args!("pools are shared by file descriptors only, not by handles of kind: {kind}"));
-        return Err(CudaError::NOT_SUPPORTED);
-    }
-    if flags == 0 { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
 }
 
 /// The device whose pools are asked for.
@@ -139,15 +130,6 @@ fn is_int(attribute: u32) -> CudaResult<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pools_are_shared_by_descriptors_without_flags() {
-        assert_eq!(by_descriptor(handle_type::POSIX_FILE_DESCRIPTOR, 0), Ok(()));
-        assert_eq!(by_descriptor(handle_type::POSIX_FILE_DESCRIPTOR, 1), Err(CudaError::INVALID_VALUE));
-        for kind in [handle_type::NONE, handle_type::FABRIC, 9, u32::MAX] {
-            assert_eq!(by_descriptor(kind, 0), Err(CudaError::NOT_SUPPORTED), "{kind}");
-        }
-    }
 
     #[test]
     fn pinned_memory_of_a_device_has_pools_and_no_other_place() {

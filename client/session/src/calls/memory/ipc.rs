@@ -1,4 +1,4 @@
-//! Memory and events between processes: handles of 64 bytes, descriptors of physical memory and of pools. What programs pass on comes
+//! Memory and events between processes: handles of 64 bytes, and descriptors of physical memory and of pools. What programs pass on comes
 //! in and goes out as passports. Which memory may leave the process is decided here as CUDA decides it; whether another
 //! process may have it, by the exporter's worker.
 
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, IpcEventHandle, IpcMemHandle, MemHandle, MemPool,
-    PoolPointerData, handle_type, ipc_mem_flags,
+    PoolPointerData, ipc_mem_flags,
 };
-use floe_surface::IpcCalls;
+use floe_surface::{IpcCalls, ShareableHandle, ShareableKind};
 
 use crate::client::Client;
 use crate::log::log;
 use crate::lookup::{DeviceRange, Found};
-use crate::memory::ipc::descriptor;
+use crate::memory::ipc::exporting::handle_of;
 use crate::memory::ipc::opened::Door;
-use crate::memory::ipc::opening::{passport, passport_of_file};
+use crate::memory::ipc::opening::{passport, passport_of};
 use crate::memory::ipc::passport::{Passport, Secret, Subject};
 use crate::objects::event::EventState;
 use crate::objects::pool::{PoolOrigin, PoolState};
@@ -55,32 +55,44 @@ impl Client {
         }
     }
 
-    /// A descriptor of physical memory that was made to be shared.
-    pub(crate) fn export_physical(&self, handle: MemHandle) -> CudaResult<OwnedFd> {
+    /// A handle of physical memory that was made to be shared by this kind.
+    pub(crate) fn export_physical(
+        &self,
+        handle: MemHandle,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>> {
         let (vgpu, id) = self.physical(handle)?;
         let found = lock(&vgpu.virtual_memory).physical.get(&id).cloned();
         let physical = found.filter(|physical| physical.handles > 0).ok_or(CudaError::INVALID_VALUE)?;
-        if physical.properties.requested_handle_types & handle_type::POSIX_FILE_DESCRIPTOR == 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        kind.check_made_for(physical.properties.requested_handle_types)?;
         vgpu.errors.report()?;
-        descriptor::make(&vgpu.export_physical(id, physical.bytes)?.to_bytes()?)
+        handle_of(&vgpu.export_physical(id, physical.bytes)?, kind)
     }
 
     /// Physical memory that a process has exported, this one or another.
-    pub(crate) fn import_physical(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        let passport = passport_of_file(file, Subject::Physical)?;
-        if let Some(vgpu) = self.exporting_vgpu(&passport)? {
-            return own_physical(vgpu, &passport);
-        }
+    pub(crate) fn import_physical(&self, shared: &ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemHandle> {
+        let passport = passport_of(shared, Subject::Physical)?;
+        let imported = match self.exporting_vgpu(&passport)? {
+            Some(vgpu) => own_physical(vgpu, &passport),
+            None => self.import_others_physical(&passport),
+        };
+        imported.map_err(|error| match (shared, error) {
+            // What an H200's driver says of a fabric handle whose memory is gone.
+            (ShareableHandle::Fabric(_), CudaError::INVALID_HANDLE) => CudaError::NOT_SUPPORTED,
+            _ => error,
+        })
+    }
+
+    fn import_others_physical(&self, passport: &Passport) -> CudaResult<MemHandle> {
         let vgpu = Arc::clone(&self.working()?.vgpu);
-        let (id, _) = vgpu.import_physical(&vgpu.exporter_of(&passport)?, passport.object)?;
+        let (id, _) = vgpu.import_physical(&vgpu.exporter_of(passport)?, passport.object)?;
         Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
     }
 
-    /// A descriptor of a pool that was made to be shared.
-    pub(crate) fn export_pool(&self, pool: MemPool) -> CudaResult<OwnedFd> {
+    /// A handle of a pool that was made to be shared by this kind.
+    pub(crate) fn export_pool(&self, pool: MemPool, kind: ShareableKind) -> CudaResult<ShareableHandle<OwnedFd>> {
         let (state, id) = self.shared_pool(pool)?;
+        kind.check_made_for(state.handle_types)?;
         let server = state.vgpu.server_name()?;
         // It opens nothing by itself, so it has no ticket; each allocation has one.
         let passport = Passport {
@@ -94,12 +106,12 @@ impl Client {
             bytes: 0,
             pool: id,
         };
-        descriptor::make(&passport.to_bytes()?)
+        handle_of(&passport, kind)
     }
 
     /// A pool of another process, or of this one: nothing is allocated from it.
-    pub(crate) fn import_pool(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool> {
-        let passport = passport_of_file(file, Subject::Pool)?;
+    pub(crate) fn import_pool(&self, shared: &ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemPool> {
+        let passport = passport_of(shared, Subject::Pool)?;
         let vgpu = Arc::clone(&self.working()?.vgpu);
         vgpu.exporter_of(&passport)?;
         let origin = PoolOrigin { session: passport.session, pool: passport.pool };

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData, Stream,
-    access_flags, allocation_type, handle_type, location_type, pool_attribute,
+    access_flags, allocation_type, location_type, pool_attribute,
 };
 use floe_surface::graph::record_alloc;
-use floe_surface::{PoolCalls, check_pool_usage};
+use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, check_pool_usage};
 
 use crate::client::Client;
 use crate::memory::blocks::Allocation;
@@ -112,7 +112,7 @@ impl PoolCalls for Client {
         }
         check_pool_usage(properties)?;
         // The device says in its attributes which there are.
-        if properties.handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
+        if properties.handle_types & !ShareableKind::ALL != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
@@ -210,12 +210,16 @@ impl PoolCalls for Client {
         Ok(if ordinal.is_some_and(reaches) { access_flags::READWRITE } else { access_flags::NONE })
     }
 
-    fn mem_pool_export_to_shareable_handle(&self, pool: MemPool) -> CudaResult<OwnedFd> {
-        self.export_pool(pool)
+    fn mem_pool_export_to_shareable_handle(
+        &self,
+        pool: MemPool,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>> {
+        self.export_pool(pool, kind)
     }
 
-    fn mem_pool_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemPool> {
-        self.import_pool(file)
+    fn mem_pool_import_from_shareable_handle(&self, shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemPool> {
+        self.import_pool(&shared)
     }
 
     fn mem_pool_export_pointer(&self, address: DevicePtr) -> CudaResult<PoolPointerData> {

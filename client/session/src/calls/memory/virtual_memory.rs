@@ -11,7 +11,7 @@ use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
     access_flags, allocation_type, location_type,
 };
-use floe_surface::{VirtualMemoryCalls, granted_memory};
+use floe_surface::{ShareableHandle, ShareableKind, VirtualMemoryCalls, granted_memory};
 use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
 
 use crate::client::Client;
@@ -20,10 +20,6 @@ use crate::memory::virtual_memory::{Mapping, Physical};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use floe_lock::lock;
-
-/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: PyTorch's expandable segments ask for it always, and export only when memory
-/// is shared between processes.
-const POSIX_FILE_DESCRIPTOR: u32 = 1;
 
 /// Physical memory of the host comes in pages of this size with NVIDIA's driver.
 const HOST_GRANULARITY: usize = 2 << 20;
@@ -124,12 +120,12 @@ impl VirtualMemoryCalls for Client {
         if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
-        // Memory that could be exported is like any other until somebody exports it.
-        if properties.requested_handle_types & !POSIX_FILE_DESCRIPTOR != 0 {
+        // Memory that could be exported is like any other until somebody exports it. PyTorch's expandable segments always ask for it.
+        if properties.requested_handle_types & !ShareableKind::ALL != 0 {
             let kinds = properties.requested_handle_types;
             log_once!(
                 Warn,
-                "cuMemCreate: memory is shared by file descriptors only, not by handles of the kinds: {kinds}"
+                "cuMemCreate: memory is shared by descriptors and fabric handles, not by handles of the kinds: {kinds:#x}"
             );
             return Err(CudaError::NOT_SUPPORTED);
         }
@@ -270,12 +266,16 @@ impl VirtualMemoryCalls for Client {
         memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
     }
 
-    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd> {
-        self.export_physical(handle)
+    fn mem_export_to_shareable_handle(
+        &self,
+        handle: MemHandle,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>> {
+        self.export_physical(handle, kind)
     }
 
-    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
-        self.import_physical(file)
+    fn mem_import_from_shareable_handle(&self, shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemHandle> {
+        self.import_physical(&shared)
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {

@@ -1,9 +1,13 @@
 //! Giving memory to other processes: allocations, blocks and pages of words come in, passports go out, and a ticket for each goes to
 //! the worker first. The same allocation has the same passport until it is freed. Nothing here reads memory.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr};
+use std::os::fd::OwnedFd;
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, FabricHandle};
+use floe_surface::{ShareableHandle, ShareableKind};
 use floe_wire::TicketId;
 
+use super::descriptor;
 use super::passport::{Passport, Secret, Subject};
 use crate::log::log_once;
 use crate::memory::peers::ticket::Scope;
@@ -22,6 +26,18 @@ pub(crate) struct Part {
 impl Part {
     /// All of an object that has no parts.
     pub(crate) const WHOLE: Self = Self { offset: 0, bytes: 0, pool: 0 };
+}
+
+/// What a passport is passed on as.
+///
+/// # Errors
+/// As of [`Passport::to_bytes`]; OPERATING_SYSTEM where the system gives no file.
+pub(crate) fn handle_of(passport: &Passport, kind: ShareableKind) -> CudaResult<ShareableHandle<OwnedFd>> {
+    let bytes = passport.to_bytes()?;
+    match kind {
+        ShareableKind::Descriptor => descriptor::make(&bytes).map(ShareableHandle::Descriptor),
+        ShareableKind::Fabric => Ok(ShareableHandle::Fabric(FabricHandle { bytes })),
+    }
 }
 
 impl Vgpu {

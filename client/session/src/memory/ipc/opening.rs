@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr};
+use floe_surface::ShareableHandle;
 
 use super::descriptor;
 use super::opened::{Door, Mapped, Source};
@@ -27,14 +28,19 @@ pub(crate) fn passport(bytes: &[u8; 64], subject: Subject) -> CudaResult<Passpor
     })
 }
 
-/// The same of a descriptor.
+/// The same of a descriptor or a fabric handle.
 ///
 /// # Errors
-/// As CUDA has it: NOT_SUPPORTED of a descriptor of something else, UNKNOWN of one that is not CUDA's.
-pub(crate) fn passport_of_file(file: BorrowedFd<'_>, subject: Subject) -> CudaResult<Passport> {
-    Passport::read(&descriptor::read(file)?, subject).map_err(|forged| {
-        log!(Warn, "a descriptor cannot be imported: {forged}");
-        if let Forged::Subject(_) = forged { CudaError::NOT_SUPPORTED } else { CudaError::UNKNOWN }
+/// As CUDA has it: NOT_SUPPORTED of a handle of something else, and of a fabric handle that is not CUDA's; UNKNOWN of such
+/// a descriptor.
+pub(crate) fn passport_of(shared: &ShareableHandle<BorrowedFd<'_>>, subject: Subject) -> CudaResult<Passport> {
+    let (read, foreign) = match shared {
+        ShareableHandle::Descriptor(file) => (Passport::read(&descriptor::read(*file)?, subject), CudaError::UNKNOWN),
+        ShareableHandle::Fabric(handle) => (Passport::read(&handle.bytes, subject), CudaError::NOT_SUPPORTED),
+    };
+    read.map_err(|forged| {
+        log!(Warn, "a handle of memory cannot be imported: {forged}");
+        if let Forged::Subject(_) = forged { CudaError::NOT_SUPPORTED } else { foreign }
     })
 }
 

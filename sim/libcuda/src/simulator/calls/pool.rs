@@ -11,7 +11,7 @@ use floe_abi::{
     Stream, access_flags, allocation_type, location_type, pool_attribute as ask,
 };
 use floe_surface::graph::record_alloc;
-use floe_surface::{PoolCalls, check_pool_usage};
+use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, check_pool_usage};
 
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
@@ -251,11 +251,15 @@ impl PoolCalls for Simulator {
         Ok(access_flags::READWRITE)
     }
 
-    fn mem_pool_export_to_shareable_handle(&self, _pool: MemPool) -> CudaResult<OwnedFd> {
+    fn mem_pool_export_to_shareable_handle(
+        &self,
+        _pool: MemPool,
+        _kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>> {
         Err(refuse_between_processes("cuMemPoolExportToShareableHandle"))
     }
 
-    fn mem_pool_import_from_shareable_handle(&self, _file: BorrowedFd<'_>) -> CudaResult<MemPool> {
+    fn mem_pool_import_from_shareable_handle(&self, _shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemPool> {
         Err(refuse_between_processes("cuMemPoolImportFromShareableHandle"))
     }
 

@@ -9,7 +9,7 @@ use floe_abi::{
     access_flags, allocation_type, granularity, handle_type, location_type,
 };
 use floe_machine::MemoryError;
-use floe_surface::{VirtualMemoryCalls, granted_memory};
+use floe_surface::{ShareableHandle, ShareableKind, VirtualMemoryCalls, granted_memory};
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
@@ -160,11 +160,22 @@ impl VirtualMemoryCalls for Simulator {
         lock(&self.virtual_memory).get(handle.0).map(|created| created.properties)
     }
 
-    fn mem_export_to_shareable_handle(&self, handle: MemHandle) -> CudaResult<OwnedFd> {
-        lock(&self.virtual_memory).get(handle.0)?.export()
+    fn mem_export_to_shareable_handle(
+        &self,
+        handle: MemHandle,
+        kind: ShareableKind,
+    ) -> CudaResult<ShareableHandle<OwnedFd>> {
+        let memory = lock(&self.virtual_memory);
+        let created = memory.get(handle.0)?;
+        kind.check_made_for(created.properties.requested_handle_types)?;
+        created.export().map(ShareableHandle::Descriptor)
     }
 
-    fn mem_import_from_shareable_handle(&self, file: BorrowedFd<'_>) -> CudaResult<MemHandle> {
+    fn mem_import_from_shareable_handle(&self, shared: ShareableHandle<BorrowedFd<'_>>) -> CudaResult<MemHandle> {
+        let ShareableHandle::Descriptor(file) = shared else {
+            crate::simulator::log::note(format_args!("the CPU device has no fabric handles"));
+            return Err(CudaError::NOT_SUPPORTED);
+        };
         let physical = Physical::import(file).map_err(|error| {
             crate::simulator::log::note(format_args!("cannot import memory: {error}"));
             if matches!(error, MemoryError::Foreign { .. }) {
