@@ -103,7 +103,7 @@ fn rust_kind(argument: &str) -> Kind {
 
 /// Our names of C structs; every other capital name is a handle or an address, which is a word.
 fn is_struct(name: &str) -> bool {
-    const WORDS: [&str; 25] = [
+    const WORDS: [&str; 26] = [
         "Array",
         "Context",
         "DevicePtr",
@@ -126,6 +126,7 @@ fn is_struct(name: &str) -> bool {
         "Stream",
         "SurfaceObject",
         "TextureObject",
+        "TextureReference",
         "UserObject",
         "ConditionalHandle",
         "DeviceResourceDescriptor",

@@ -79,6 +79,8 @@ handles! {
     TextureObject;
     /// `CUsurfObject`: how kernels write an array. The number is the device's.
     SurfaceObject;
+    /// `CUtexref`: a texture reference of a module, which is told what kernels read by it.
+    TextureReference;
     /// `CUlinkState`: a link of device code that was begun.
     LinkState;
 }

@@ -30,6 +30,7 @@ pub mod stream;
 pub mod stream_memory;
 pub mod tensor_map;
 pub mod texture;
+pub mod texture_reference;
 pub mod virtual_memory;
 
 /// The traits of all nouns.
@@ -58,6 +59,7 @@ pub mod traits {
     pub use super::stream_memory::StreamMemoryCalls;
     pub use super::tensor_map::TensorMapCalls;
     pub use super::texture::TextureCalls;
+    pub use super::texture_reference::TextureReferenceCalls;
     pub use super::virtual_memory::VirtualMemoryCalls;
 }
 use traits::*;
@@ -88,6 +90,7 @@ pub trait Driver:
     + StreamMemoryCalls
     + TensorMapCalls
     + TextureCalls
+    + TextureReferenceCalls
     + VirtualMemoryCalls
     + Send
     + Sync
@@ -120,6 +123,7 @@ impl<T> Driver for T where
         + StreamMemoryCalls
         + TensorMapCalls
         + TextureCalls
+        + TextureReferenceCalls
         + VirtualMemoryCalls
         + Send
         + Sync

@@ -16,6 +16,7 @@ mod look_up;
 pub mod marshal;
 mod prelude;
 mod process;
+pub mod texture_references;
 
 pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow, PeerBox};
 pub use arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};

@@ -17,7 +17,7 @@ pub mod stream;
 pub mod stream_memory;
 
 pub use code::{kernel, launch, library, link, module, occupancy};
-pub use data::{array, copy, memory, pointer, pool, tensor_map, virtual_memory};
+pub use data::{array, copy, memory, pointer, pool, tensor_map, texture_reference, virtual_memory};
 
 /// Defines marshallers: the driver is their first argument and their names are C's.
 macro_rules! marshallers {

@@ -10,6 +10,7 @@ use floe_abi::{Context, CudaError, CudaResult, Device, MemPool};
 use floe_image::Takes;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
+use floe_surface::texture_references::TextureReferences;
 
 use crate::activities::Activities;
 use crate::activities::tracing::{self, Tracing};
@@ -48,6 +49,7 @@ pub struct Client {
     pub(crate) pools: Table<PoolState>,
     pub(crate) host_memory: HostMemory,
     pub(crate) graphs: Graphs,
+    pub(crate) texture_references: TextureReferences,
     pub(crate) advice: Advice,
     pub(crate) synchronous: Synchronous,
     pub(crate) execs: Table<ExecState>,
@@ -98,6 +100,7 @@ impl Client {
             pools: Table::default(),
             host_memory: HostMemory::default(),
             graphs: Graphs::default(),
+            texture_references: TextureReferences::default(),
             advice: Advice::default(),
             synchronous: Synchronous::default(),
             execs: Table::default(),

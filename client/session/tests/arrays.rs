@@ -4,7 +4,9 @@
 mod scripted;
 
 use floe_abi::{Array, Array3dDescriptor, CudaError, DevicePtr, ResourceDescriptor, Stream, TextureDescriptor};
+use floe_surface::texture_references::TextureReferenceState;
 use floe_surface::*;
+use floe_wire::Request;
 use scripted::*;
 
 /// Floats; 1 MiB of them.
@@ -176,6 +178,35 @@ fn textures_have_the_servers_numbers_and_remember_what_they_were_made_from() {
     assert_eq!(client.surf_object_create(&of(2, memory.0)), Err(CudaError::INVALID_VALUE));
     let beyond = DevicePtr(memory.0 + (1 << 40)).0;
     assert_eq!(client.tex_object_create(&of(2, beyond), &how, None), Err(CudaError::INVALID_VALUE), "nobody's");
+}
+
+#[test]
+fn a_texture_reference_is_asked_for_once_and_told_of_what_is_there() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    assert_eq!(client.module_get_tex_ref(module, c"nothing"), Err(CudaError::NOT_FOUND));
+    let reference = client.module_get_tex_ref(module, c"image").unwrap();
+    assert_eq!(client.module_get_tex_ref(module, c"image"), Ok(reference));
+    assert_eq!(server.count("SetTextureReference"), 2);
+    let array = client.array_create(&FLOATS).unwrap();
+    let memory = client.mem_alloc(4096).unwrap();
+    let bind = |kind, place| {
+        let resource = ResourceDescriptor { kind, place, extent: 64, format: 0x20, channels: 1, ..Default::default() };
+        let state = TextureReferenceState { resource: Some(resource), ..TextureReferenceState::default() };
+        client.bind_texture_reference(module, c"image", &state)
+    };
+    bind(0, array.0).unwrap();
+    bind(2, memory.0).unwrap();
+    let last = server.seen().into_iter().rfind(|seen| seen.name == "SetTextureReference").unwrap();
+    let Request::SetTextureReference(told) = last.request() else { unreachable!() };
+    assert_eq!((told.name, told.resource[0].at, told.description.mode_z), ("image", memory, 1));
+    assert_eq!(bind(2, memory.0 + (1 << 40)), Err(CudaError::INVALID_VALUE), "nobody's");
+    assert_eq!(bind(1, array.0), Err(CudaError::INVALID_HANDLE), "no levels");
+    assert_eq!(server.count("SetTextureReference"), 4);
+    client.module_unload(module).unwrap();
+    assert_eq!(bind(0, array.0), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.module_get_tex_ref(module, c"image"), Err(CudaError::INVALID_HANDLE), "it ended with its module");
 }
 
 #[test]

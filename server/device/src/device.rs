@@ -12,7 +12,7 @@ use floe_abi::{
 
 use crate::requests::{
     ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading,
-    NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureReferenceRequest, TextureRequest,
 };
 use crate::{HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls, UnitHash};
 
@@ -174,6 +174,8 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
     /// A global variable.
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global>;
+    /// Tells a texture reference what kernels read by it from now on.
+    fn set_texture_reference(&self, code: Code, name: &str, request: &TextureReferenceRequest<'_>) -> CudaResult<()>;
     /// Until the result is dropped, the driver finds no room at these addresses for what it places itself, as variables of
     /// modules are. NOT_SUPPORTED where this process does not know its own addresses.
     fn keep(&self, within: Range<DevicePtr>) -> CudaResult<Box<dyn Send>>;

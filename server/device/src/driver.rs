@@ -12,6 +12,7 @@ mod open;
 mod pitched;
 mod shareable;
 mod tensor_map;
+mod texture_reference;
 
 use crate::Calls;
 use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Kernel, pointer_attribute};

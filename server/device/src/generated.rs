@@ -478,6 +478,35 @@ pub struct Calls {
     pub cuSurfObjectCreate: Option<unsafe extern "C" fn(*mut SurfaceObject, *const ResourceDescriptor) -> CuResult>,
     /// `cuSurfObjectDestroy`.
     pub cuSurfObjectDestroy: Option<unsafe extern "C" fn(SurfaceObject) -> CuResult>,
+    /// `cuModuleGetTexRef`.
+    pub cuModuleGetTexRef: Option<unsafe extern "C" fn(*mut TextureReference, Module, *const c_char) -> CuResult>,
+    /// `cuTexRefSetArray`.
+    pub cuTexRefSetArray: Option<unsafe extern "C" fn(TextureReference, Array, u32) -> CuResult>,
+    /// `cuTexRefSetMipmappedArray`.
+    pub cuTexRefSetMipmappedArray: Option<unsafe extern "C" fn(TextureReference, MipmappedArray, u32) -> CuResult>,
+    /// `cuTexRefSetAddress_v2`.
+    pub cuTexRefSetAddress_v2: Option<unsafe extern "C" fn(*mut usize, TextureReference, DevicePtr, usize) -> CuResult>,
+    /// `cuTexRefSetAddress2D_v3`.
+    pub cuTexRefSetAddress2D_v3:
+        Option<unsafe extern "C" fn(TextureReference, *const ArrayDescriptor, DevicePtr, usize) -> CuResult>,
+    /// `cuTexRefSetFormat`.
+    pub cuTexRefSetFormat: Option<unsafe extern "C" fn(TextureReference, u32, i32) -> CuResult>,
+    /// `cuTexRefSetAddressMode`.
+    pub cuTexRefSetAddressMode: Option<unsafe extern "C" fn(TextureReference, i32, u32) -> CuResult>,
+    /// `cuTexRefSetFilterMode`.
+    pub cuTexRefSetFilterMode: Option<unsafe extern "C" fn(TextureReference, u32) -> CuResult>,
+    /// `cuTexRefSetMipmapFilterMode`.
+    pub cuTexRefSetMipmapFilterMode: Option<unsafe extern "C" fn(TextureReference, u32) -> CuResult>,
+    /// `cuTexRefSetMipmapLevelBias`.
+    pub cuTexRefSetMipmapLevelBias: Option<unsafe extern "C" fn(TextureReference, f32) -> CuResult>,
+    /// `cuTexRefSetMipmapLevelClamp`.
+    pub cuTexRefSetMipmapLevelClamp: Option<unsafe extern "C" fn(TextureReference, f32, f32) -> CuResult>,
+    /// `cuTexRefSetMaxAnisotropy`.
+    pub cuTexRefSetMaxAnisotropy: Option<unsafe extern "C" fn(TextureReference, u32) -> CuResult>,
+    /// `cuTexRefSetBorderColor`.
+    pub cuTexRefSetBorderColor: Option<unsafe extern "C" fn(TextureReference, *const f32) -> CuResult>,
+    /// `cuTexRefSetFlags`.
+    pub cuTexRefSetFlags: Option<unsafe extern "C" fn(TextureReference, u32) -> CuResult>,
     /// `cuMemAddressReserve`.
     pub cuMemAddressReserve: Option<unsafe extern "C" fn(*mut DevicePtr, usize, usize, DevicePtr, u64) -> CuResult>,
     /// `cuMemAddressFree`.
@@ -843,6 +872,34 @@ impl Calls {
             cuSurfObjectCreate: unsafe { symbol(library, c"cuSurfObjectCreate") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuSurfObjectDestroy: unsafe { symbol(library, c"cuSurfObjectDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuModuleGetTexRef: unsafe { symbol(library, c"cuModuleGetTexRef") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetArray: unsafe { symbol(library, c"cuTexRefSetArray") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetMipmappedArray: unsafe { symbol(library, c"cuTexRefSetMipmappedArray") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetAddress_v2: unsafe { symbol(library, c"cuTexRefSetAddress_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetAddress2D_v3: unsafe { symbol(library, c"cuTexRefSetAddress2D_v3") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetFormat: unsafe { symbol(library, c"cuTexRefSetFormat") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetAddressMode: unsafe { symbol(library, c"cuTexRefSetAddressMode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetFilterMode: unsafe { symbol(library, c"cuTexRefSetFilterMode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetMipmapFilterMode: unsafe { symbol(library, c"cuTexRefSetMipmapFilterMode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetMipmapLevelBias: unsafe { symbol(library, c"cuTexRefSetMipmapLevelBias") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetMipmapLevelClamp: unsafe { symbol(library, c"cuTexRefSetMipmapLevelClamp") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetMaxAnisotropy: unsafe { symbol(library, c"cuTexRefSetMaxAnisotropy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetBorderColor: unsafe { symbol(library, c"cuTexRefSetBorderColor") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexRefSetFlags: unsafe { symbol(library, c"cuTexRefSetFlags") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemAddressReserve: unsafe { symbol(library, c"cuMemAddressReserve") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
@@ -2862,6 +2919,166 @@ impl Driver {
         Ok(())
     }
 
+    /// The module's texture reference of this name; NOT_FOUND where there is none. Reads are 0 until it is told what they are of.
+    ///
+    /// `cuModuleGetTexRef`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn module_get_tex_ref(&self, module: Module, name: &CStr) -> CudaResult<TextureReference> {
+        let call = self.calls.cuModuleGetTexRef.ok_or_else(|| missing("cuModuleGetTexRef"))?;
+        let mut reference = <TextureReference>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut reference, module, name.as_ptr()) }.into_result()?;
+        Ok(reference)
+    }
+
+    /// Kernels launched from now on read this array, in its format whatever `flags` say.
+    ///
+    /// `cuTexRefSetArray`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_array(&self, reference: TextureReference, array: Array, flags: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetArray.ok_or_else(|| missing("cuTexRefSetArray"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, array, flags) }.into_result()?;
+        Ok(())
+    }
+
+    /// Kernels launched from now on read this mipmapped array.
+    ///
+    /// `cuTexRefSetMipmappedArray`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_mipmapped_array(
+        &self,
+        reference: TextureReference,
+        array: MipmappedArray,
+        flags: u32,
+    ) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetMipmappedArray.ok_or_else(|| missing("cuTexRefSetMipmappedArray"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, array, flags) }.into_result()?;
+        Ok(())
+    }
+
+    /// The format of memory's elements.
+    ///
+    /// `cuTexRefSetFormat`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_format(&self, reference: TextureReference, format: u32, channels: i32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetFormat.ok_or_else(|| missing("cuTexRefSetFormat"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, format, channels) }.into_result()?;
+        Ok(())
+    }
+
+    /// What is read outside, along an axis.
+    ///
+    /// `cuTexRefSetAddressMode`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_address_mode(&self, reference: TextureReference, axis: i32, mode: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetAddressMode.ok_or_else(|| missing("cuTexRefSetAddressMode"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, axis, mode) }.into_result()?;
+        Ok(())
+    }
+
+    /// Whether the nearest element is read, or a mean.
+    ///
+    /// `cuTexRefSetFilterMode`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetFilterMode.ok_or_else(|| missing("cuTexRefSetFilterMode"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, mode) }.into_result()?;
+        Ok(())
+    }
+
+    /// Whether the nearest level is read, or a mean of two.
+    ///
+    /// `cuTexRefSetMipmapFilterMode`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_mipmap_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetMipmapFilterMode.ok_or_else(|| missing("cuTexRefSetMipmapFilterMode"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, mode) }.into_result()?;
+        Ok(())
+    }
+
+    /// What is added to the level that an instruction asks for.
+    ///
+    /// `cuTexRefSetMipmapLevelBias`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_mipmap_level_bias(&self, reference: TextureReference, bias: f32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetMipmapLevelBias.ok_or_else(|| missing("cuTexRefSetMipmapLevelBias"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, bias) }.into_result()?;
+        Ok(())
+    }
+
+    /// The lowest and the highest level that is read.
+    ///
+    /// `cuTexRefSetMipmapLevelClamp`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_mipmap_level_clamp(&self, reference: TextureReference, least: f32, most: f32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetMipmapLevelClamp.ok_or_else(|| missing("cuTexRefSetMipmapLevelClamp"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, least, most) }.into_result()?;
+        Ok(())
+    }
+
+    /// The most that a sample may be stretched.
+    ///
+    /// `cuTexRefSetMaxAnisotropy`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_max_anisotropy(&self, reference: TextureReference, most: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetMaxAnisotropy.ok_or_else(|| missing("cuTexRefSetMaxAnisotropy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, most) }.into_result()?;
+        Ok(())
+    }
+
+    /// Whether integers stay integers, and whether coordinates go from 0 to 1.
+    ///
+    /// `cuTexRefSetFlags`.
+    ///
+    /// # Errors
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_ref_set_flags(&self, reference: TextureReference, flags: u32) -> CudaResult<()> {
+        let call = self.calls.cuTexRefSetFlags.ok_or_else(|| missing("cuTexRefSetFlags"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(reference, flags) }.into_result()?;
+        Ok(())
+    }
+
     /// Reserves a range of addresses, at `address` if that is not 0 and free.
     ///
     /// `cuMemAddressReserve`.
@@ -3288,6 +3505,106 @@ pub trait PlainCalls {
     /// `cuSurfObjectDestroy`.
     fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
         let _ = surface;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Kernels launched from now on read this array, in its format whatever `flags` say.
+    ///
+    /// `cuTexRefSetArray`.
+    fn tex_ref_set_array(&self, reference: TextureReference, array: Array, flags: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = array;
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Kernels launched from now on read this mipmapped array.
+    ///
+    /// `cuTexRefSetMipmappedArray`.
+    fn tex_ref_set_mipmapped_array(
+        &self,
+        reference: TextureReference,
+        array: MipmappedArray,
+        flags: u32,
+    ) -> CudaResult<()> {
+        let _ = reference;
+        let _ = array;
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// The format of memory's elements.
+    ///
+    /// `cuTexRefSetFormat`.
+    fn tex_ref_set_format(&self, reference: TextureReference, format: u32, channels: i32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = format;
+        let _ = channels;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// What is read outside, along an axis.
+    ///
+    /// `cuTexRefSetAddressMode`.
+    fn tex_ref_set_address_mode(&self, reference: TextureReference, axis: i32, mode: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = axis;
+        let _ = mode;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Whether the nearest element is read, or a mean.
+    ///
+    /// `cuTexRefSetFilterMode`.
+    fn tex_ref_set_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = mode;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Whether the nearest level is read, or a mean of two.
+    ///
+    /// `cuTexRefSetMipmapFilterMode`.
+    fn tex_ref_set_mipmap_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = mode;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// What is added to the level that an instruction asks for.
+    ///
+    /// `cuTexRefSetMipmapLevelBias`.
+    fn tex_ref_set_mipmap_level_bias(&self, reference: TextureReference, bias: f32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = bias;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// The lowest and the highest level that is read.
+    ///
+    /// `cuTexRefSetMipmapLevelClamp`.
+    fn tex_ref_set_mipmap_level_clamp(&self, reference: TextureReference, least: f32, most: f32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = least;
+        let _ = most;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// The most that a sample may be stretched.
+    ///
+    /// `cuTexRefSetMaxAnisotropy`.
+    fn tex_ref_set_max_anisotropy(&self, reference: TextureReference, most: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = most;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Whether integers stay integers, and whether coordinates go from 0 to 1.
+    ///
+    /// `cuTexRefSetFlags`.
+    fn tex_ref_set_flags(&self, reference: TextureReference, flags: u32) -> CudaResult<()> {
+        let _ = reference;
+        let _ = flags;
         Err(CudaError::NOT_SUPPORTED)
     }
 

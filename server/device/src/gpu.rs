@@ -32,7 +32,7 @@ use crate::choice::{OpenLibraryError, open};
 use crate::device::{Device, Mapped, MemoryEnd};
 use crate::requests::{
     ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, Limits, LoadFailure,
-    Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureReferenceRequest, TextureRequest,
 };
 use crate::room;
 use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, UnitHash};
@@ -431,6 +431,19 @@ impl Device for Gpu {
         // A driver that cannot say has no such variables.
         let is_managed = self.driver.pointer_get_int(pointer_attribute::IS_MANAGED, at).is_ok_and(|is| is != 0);
         Ok(Global { at, bytes: wide(bytes), is_managed })
+    }
+
+    fn set_texture_reference(&self, code: Code, name: &str, request: &TextureReferenceRequest<'_>) -> CudaResult<()> {
+        if let Some(resource) = request.resource {
+            let texture = TextureRequest { resource, description: request.description, view: None };
+            self.reach.demand_texture(self.driver, &texture)?;
+        }
+        let module = match code {
+            Code::Library(library) => self.driver.library_get_module(library)?,
+            Code::Module(module) => module,
+        };
+        let reference = self.driver.module_get_tex_ref(module, &name_for_c(name)?)?;
+        self.driver.tex_ref_set(reference, request)
     }
 
     fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {

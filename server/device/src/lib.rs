@@ -33,6 +33,6 @@ pub use nvml_wrapper;
 pub use requests::{
     ArrayPlace, ClusterQuestion, Code, Conditional, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting,
     Limits, LoadFailure, Loading, NodeBodies, NodeCopy, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd,
-    RowsPlace, TextureRequest,
+    RowsPlace, TextureReferenceRequest, TextureRequest,
 };
 pub use snapshot::{Probe, Snapshot};

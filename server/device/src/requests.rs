@@ -110,6 +110,19 @@ pub struct TextureRequest<'a> {
     pub view: Option<&'a ResourceViewDescriptor>,
 }
 
+/// All that is said of a texture reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TextureReferenceRequest<'a> {
+    /// With the array's handle, where it is one; without any, reads are 0.
+    pub resource: Option<&'a ResourceDescriptor>,
+    /// `CUarray_format` of memory's elements.
+    pub format: u32,
+    /// Channels of memory's elements.
+    pub channels: u32,
+    /// How it is read.
+    pub description: &'a TextureDescriptor,
+}
+
 /// Elements to be set to one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {

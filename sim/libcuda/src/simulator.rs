@@ -25,6 +25,7 @@ use floe_machine::{Memory, Views};
 use floe_surface::Driver;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
+use floe_surface::texture_references::TextureReferences;
 
 use addresses::{ADDRESSES, REACHED, WINDOWS};
 use calls::array::Arrays;
@@ -67,6 +68,7 @@ pub struct Simulator {
     virtual_memory: Mutex<VirtualMemory>,
     arrays: Arrays,
     textures: Textures,
+    texture_references: TextureReferences,
     /// The same as kernels find them.
     views: Arc<Views>,
     pools: Pools,
@@ -125,6 +127,7 @@ impl Simulator {
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             arrays: Arrays::default(),
             textures: Textures::default(),
+            texture_references: TextureReferences::default(),
             views: Arc::default(),
             pools: Pools::new(devices.len(), &handles),
             graphs: Graphs::default(),

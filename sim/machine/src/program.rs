@@ -267,6 +267,12 @@ impl Program {
         self.variables.iter().filter(|variable| variable.managed).map(|variable| variable.name.as_str()).collect()
     }
 
+    /// Names and addresses of its texture references.
+    pub fn texture_references(&self) -> impl Iterator<Item = (&str, u64)> {
+        let references = self.variables.iter().filter(|variable| variable.is_texture_reference);
+        references.map(|variable| (variable.name.as_str(), variable.address))
+    }
+
     /// Hash of the texts: snapshots carry it.
     pub fn hash(&self) -> u64 {
         self.hash

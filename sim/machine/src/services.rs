@@ -1,12 +1,12 @@
 //! Services of the host to kernels: printf output, the device heap, and the numbers that special registers show.
 //! One [`Services`] per device, shared by all its grids. It never blocks a worker longer than a short lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use crate::conditions::Conditions;
 use crate::memory::Memory;
-use crate::texture::Views;
+use crate::texture::{Texture, Views};
 
 /// Receives the bytes kernels print, one call per `printf`; also the message of a failed `assert`.
 pub type Sink = Box<dyn Fn(&[u8]) + Send + Sync>;
@@ -22,6 +22,8 @@ pub struct Services {
     pub assertion: Sink,
     /// Textures and surfaces by their numbers.
     pub views: Arc<Views>,
+    /// What texture references are of, by their addresses; reads by any other are 0.
+    pub references: Arc<HashMap<u64, Arc<Texture>>>,
     /// Values of conditional handles.
     pub conditions: Arc<Conditions>,
     /// Device `malloc`; `None` makes it return null.
@@ -40,6 +42,7 @@ impl Services {
             printf: Box::new(|_| {}),
             assertion: Box::new(|_| {}),
             views: Arc::default(),
+            references: Arc::default(),
             conditions: Arc::default(),
             heap: None,
             multiprocessors: 1,

@@ -2258,6 +2258,151 @@ pub unsafe extern "C" fn cuSurfObjectGetResourceDesc(resource: *mut ResourceDesc
 guard(driver(), "cuSurfObjectGetResourceDesc", |driver| unsafe { $crate::generated::texture::cuSurfObjectGetResourceDesc(driver, resource, surface) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetTexRef(reference: *mut TextureReference, module: Module, name: *const c_char) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuModuleGetTexRef", |driver| unsafe { $crate::generated::texture_reference::cuModuleGetTexRef(driver, reference, module, name) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefCreate(reference: *mut TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefCreate", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefCreate(driver, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefDestroy(reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefDestroy", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefDestroy(driver, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetArray(reference: TextureReference, array: Array, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetArray", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetArray(driver, reference, array, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetMipmappedArray(reference: TextureReference, array: MipmappedArray, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetMipmappedArray", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetMipmappedArray(driver, reference, array, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetAddress_v2(offset: *mut usize, reference: TextureReference, address: DevicePtr, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetAddress_v2", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetAddress_v2(driver, offset, reference, address, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetAddress2D_v3(reference: TextureReference, descriptor: *const ArrayDescriptor, address: DevicePtr, pitch: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetAddress2D_v3", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetAddress2D_v3(driver, reference, descriptor, address, pitch) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetAddress2D_v2(reference: TextureReference, descriptor: *const ArrayDescriptor, address: DevicePtr, pitch: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetAddress2D_v2", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetAddress2D_v3(driver, reference, descriptor, address, pitch) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetFormat(reference: TextureReference, format: u32, channels: i32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetFormat", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetFormat(driver, reference, format, channels) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetAddressMode(reference: TextureReference, axis: i32, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetAddressMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetAddressMode(driver, reference, axis, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetFilterMode(reference: TextureReference, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetFilterMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetFilterMode(driver, reference, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetMipmapFilterMode(reference: TextureReference, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetMipmapFilterMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetMipmapFilterMode(driver, reference, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetMipmapLevelBias(reference: TextureReference, bias: f32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetMipmapLevelBias", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetMipmapLevelBias(driver, reference, bias) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetMipmapLevelClamp(reference: TextureReference, least: f32, most: f32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetMipmapLevelClamp", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetMipmapLevelClamp(driver, reference, least, most) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetMaxAnisotropy(reference: TextureReference, most: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetMaxAnisotropy", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetMaxAnisotropy(driver, reference, most) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetBorderColor(reference: TextureReference, color: *const f32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetBorderColor", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetBorderColor(driver, reference, color) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefSetFlags(reference: TextureReference, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefSetFlags", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefSetFlags(driver, reference, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetAddress_v2(address: *mut DevicePtr, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetAddress_v2", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetAddress_v2(driver, address, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetArray(array: *mut Array, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetArray", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetArray(driver, array, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetMipmappedArray(array: *mut MipmappedArray, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetMipmappedArray", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetMipmappedArray(driver, array, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetAddressMode(mode: *mut u32, reference: TextureReference, axis: i32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetAddressMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetAddressMode(driver, mode, reference, axis) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetFilterMode(mode: *mut u32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetFilterMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetFilterMode(driver, mode, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetFormat(format: *mut u32, channels: *mut i32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetFormat", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetFormat(driver, format, channels, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetMipmapFilterMode(mode: *mut u32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetMipmapFilterMode", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetMipmapFilterMode(driver, mode, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetMipmapLevelBias(bias: *mut f32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetMipmapLevelBias", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetMipmapLevelBias(driver, bias, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetMipmapLevelClamp(least: *mut f32, most: *mut f32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetMipmapLevelClamp", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetMipmapLevelClamp(driver, least, most, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetMaxAnisotropy(most: *mut i32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetMaxAnisotropy", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetMaxAnisotropy(driver, most, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetBorderColor(color: *mut f32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetBorderColor", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetBorderColor(driver, color, reference) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexRefGetFlags(flags: *mut u32, reference: TextureReference) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard(driver(), "cuTexRefGetFlags", |driver| unsafe { $crate::marshal::texture_reference::cuTexRefGetFlags(driver, flags, reference) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressReserve(address: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard(driver(), "cuMemAddressReserve", |driver| unsafe { $crate::generated::virtual_memory::cuMemAddressReserve(driver, address, bytes, alignment, wish, flags) })
@@ -2372,7 +2517,7 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DGetDescriptor cuArrayCreate cuArrayGetDescriptor cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpyAtoA cuMemcpyAtoD cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyDtoA cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfRefGetArray cuSurfRefSetArray cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DGetDescriptor cuArrayCreate cuArrayGetDescriptor cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpyAtoA cuMemcpyAtoD cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyDtoA cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfRefGetArray cuSurfRefSetArray cuTexRefGetAddress cuTexRefSetAddress cuTexRefSetAddress2D cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
@@ -2736,6 +2881,7 @@ $crate::expansion::Symbol::new("cuModuleGetFunction", cuModuleGetFunction as *co
 $crate::expansion::Symbol::new("cuModuleGetFunctionCount", cuModuleGetFunctionCount as *const ()),
 $crate::expansion::Symbol::new("cuModuleGetGlobal_v2", cuModuleGetGlobal_v2 as *const ()),
 $crate::expansion::Symbol::new("cuModuleGetLoadingMode", cuModuleGetLoadingMode as *const ()),
+$crate::expansion::Symbol::new("cuModuleGetTexRef", cuModuleGetTexRef as *const ()),
 $crate::expansion::Symbol::new("cuModuleLoad", cuModuleLoad as *const ()),
 $crate::expansion::Symbol::new("cuModuleLoadData", cuModuleLoadData as *const ()),
 $crate::expansion::Symbol::new("cuModuleLoadDataEx", cuModuleLoadDataEx as *const ()),
@@ -2842,6 +2988,34 @@ $crate::expansion::Symbol::new("cuTexObjectDestroy", cuTexObjectDestroy as *cons
 $crate::expansion::Symbol::new("cuTexObjectGetResourceDesc", cuTexObjectGetResourceDesc as *const ()),
 $crate::expansion::Symbol::new("cuTexObjectGetResourceViewDesc", cuTexObjectGetResourceViewDesc as *const ()),
 $crate::expansion::Symbol::new("cuTexObjectGetTextureDesc", cuTexObjectGetTextureDesc as *const ()),
+$crate::expansion::Symbol::new("cuTexRefCreate", cuTexRefCreate as *const ()),
+$crate::expansion::Symbol::new("cuTexRefDestroy", cuTexRefDestroy as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetAddressMode", cuTexRefGetAddressMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetAddress_v2", cuTexRefGetAddress_v2 as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetArray", cuTexRefGetArray as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetBorderColor", cuTexRefGetBorderColor as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetFilterMode", cuTexRefGetFilterMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetFlags", cuTexRefGetFlags as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetFormat", cuTexRefGetFormat as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetMaxAnisotropy", cuTexRefGetMaxAnisotropy as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetMipmapFilterMode", cuTexRefGetMipmapFilterMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetMipmapLevelBias", cuTexRefGetMipmapLevelBias as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetMipmapLevelClamp", cuTexRefGetMipmapLevelClamp as *const ()),
+$crate::expansion::Symbol::new("cuTexRefGetMipmappedArray", cuTexRefGetMipmappedArray as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetAddress2D_v2", cuTexRefSetAddress2D_v2 as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetAddress2D_v3", cuTexRefSetAddress2D_v3 as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetAddressMode", cuTexRefSetAddressMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetAddress_v2", cuTexRefSetAddress_v2 as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetArray", cuTexRefSetArray as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetBorderColor", cuTexRefSetBorderColor as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetFilterMode", cuTexRefSetFilterMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetFlags", cuTexRefSetFlags as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetFormat", cuTexRefSetFormat as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetMaxAnisotropy", cuTexRefSetMaxAnisotropy as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetMipmapFilterMode", cuTexRefSetMipmapFilterMode as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetMipmapLevelBias", cuTexRefSetMipmapLevelBias as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetMipmapLevelClamp", cuTexRefSetMipmapLevelClamp as *const ()),
+$crate::expansion::Symbol::new("cuTexRefSetMipmappedArray", cuTexRefSetMipmappedArray as *const ()),
 $crate::expansion::Symbol::new("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode as *const ()),
 $crate::expansion::Symbol::new("cuUserObjectCreate", cuUserObjectCreate as *const ()),
 $crate::expansion::Symbol::new("cuUserObjectRelease", cuUserObjectRelease as *const ()),

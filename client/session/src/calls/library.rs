@@ -106,6 +106,7 @@ impl LibraryCalls for Client {
         for (_, loaded) in loaded {
             let objects = self.objects(loaded.vgpu())?;
             objects.modules.remove(loaded.id());
+            self.texture_references.forget(|module| module == loaded.handle());
             loaded.unload(&objects.functions)?;
         }
         Ok(())

@@ -18,7 +18,7 @@ const EAGER: u32 = 1;
 const LAZY: u32 = 2;
 
 impl Client {
-    fn module(&self, module: Module) -> CudaResult<Arc<Loaded>> {
+    pub(crate) fn module(&self, module: Module) -> CudaResult<Arc<Loaded>> {
         let handle = Handle::of(Kind::Module, module.0).ok_or(CudaError::INVALID_HANDLE)?;
         self.device_of(handle)
             .and_then(|device| device.objects.modules.get(handle.id))
@@ -46,6 +46,7 @@ impl ModuleCalls for Client {
         if objects.modules.remove(loaded.id()).is_none() {
             return Err(CudaError::INVALID_HANDLE);
         }
+        self.texture_references.forget(|its| its == module);
         loaded.unload(&objects.functions)
     }
 

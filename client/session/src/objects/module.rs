@@ -136,6 +136,11 @@ impl Loaded {
         self.id
     }
 
+    /// The same as messages name it.
+    pub(crate) fn library(&self) -> LibraryId {
+        LibraryId(self.id)
+    }
+
     /// Its context's handle.
     pub(crate) fn context(&self) -> Context {
         self.context

@@ -566,6 +566,9 @@ impl Peer {
                 self.blocks.remove(&m.array.0).expect("it was made");
             }
             Request::CreateTexture(m) => self.reply(sequence, &CreateTextureReply { object: 1000 + m.texture.0 }),
+            Request::SetTextureReference(m) if m.name == "nothing" => {
+                self.reply_with(sequence, 500, 0, "none of this name", &[])
+            }
             Request::CreateSurface(m) => self.reply(sequence, &CreateSurfaceReply { object: 2000 + m.surface.0 }),
             Request::CreateGraphCondition(m) => {
                 self.reply(sequence, &CreateGraphConditionReply { handle: 7000 + u64::from(m.value) });

@@ -282,6 +282,8 @@ pub enum Request<'a> {
     CreateSurface(CreateSurface),
     /// See [`DestroySurface`].
     DestroySurface(DestroySurface),
+    /// See [`SetTextureReference`].
+    SetTextureReference(SetTextureReference<'a>),
 }
 
 impl<'a> Request<'a> {
@@ -428,6 +430,7 @@ impl<'a> Request<'a> {
             DestroyTexture::KIND => DestroyTexture::decode(payload).map(Self::DestroyTexture),
             CreateSurface::KIND => CreateSurface::decode(payload).map(Self::CreateSurface),
             DestroySurface::KIND => DestroySurface::decode(payload).map(Self::DestroySurface),
+            SetTextureReference::KIND => SetTextureReference::decode(payload).map(Self::SetTextureReference),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -573,6 +576,7 @@ impl<'a> Request<'a> {
             Self::DestroyTexture(_) => DestroyTexture::NAME,
             Self::CreateSurface(_) => CreateSurface::NAME,
             Self::DestroySurface(_) => DestroySurface::NAME,
+            Self::SetTextureReference(_) => SetTextureReference::NAME,
         }
     }
 
@@ -717,6 +721,7 @@ impl<'a> Request<'a> {
             Self::DestroyTexture(_) => DestroyTexture::CLASS,
             Self::CreateSurface(_) => CreateSurface::CLASS,
             Self::DestroySurface(_) => DestroySurface::CLASS,
+            Self::SetTextureReference(_) => SetTextureReference::CLASS,
         }
     }
 
@@ -861,6 +866,7 @@ impl<'a> Request<'a> {
             Self::DestroyTexture(_) => DestroyTexture::KIND,
             Self::CreateSurface(_) => CreateSurface::KIND,
             Self::DestroySurface(_) => DestroySurface::KIND,
+            Self::SetTextureReference(_) => SetTextureReference::KIND,
         }
     }
 
@@ -1004,6 +1010,7 @@ impl<'a> Request<'a> {
             Self::DestroyTexture(message) => message.encode(out),
             Self::CreateSurface(message) => message.encode(out),
             Self::DestroySurface(message) => message.encode(out),
+            Self::SetTextureReference(message) => message.encode(out),
         }
     }
 }
@@ -1172,6 +1179,7 @@ impl Request<'_> {
             Self::DestroyTexture(message) => handler.destroy_texture(message),
             Self::CreateSurface(message) => handler.create_surface(message),
             Self::DestroySurface(message) => handler.destroy_surface(message),
+            Self::SetTextureReference(message) => handler.set_texture_reference(&message),
         }
     }
 }
@@ -1400,6 +1408,12 @@ impl Request<'_> {
             Self::DestroySurface(it) => {
                 Recipe::Ends { object: Object { kind: ObjectKind::Surface, id: it.surface.0 }, bytes: None }
             }
+            Self::SetTextureReference(it) => Recipe::Changes {
+                object: Object { kind: ObjectKind::Library, id: it.library.0 },
+                bytes: None,
+                by: Some(Key::default().with(&it.name)),
+                absorbs: None,
+            },
             _ => Recipe::None,
         }
     }
@@ -1553,6 +1567,12 @@ impl Request<'_> {
             }
             Self::DestroySurface(it) => {
                 see(Object { kind: ObjectKind::Surface, id: it.surface.0 });
+            }
+            Self::SetTextureReference(it) => {
+                see(Object { kind: ObjectKind::Library, id: it.library.0 });
+                for each in &it.resource {
+                    see(Object { kind: ObjectKind::Array, id: each.array.0 });
+                }
             }
             _ => {}
         }

@@ -1456,6 +1456,19 @@ impl<'a> Sample<'a> for DestroySurface {
     }
 }
 
+impl<'a> Sample<'a> for SetTextureReference<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            library: Sample::sample(source),
+            name: Sample::sample(source),
+            resource: Sample::sample(source),
+            format: Sample::sample(source),
+            channels: Sample::sample(source),
+            description: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for TextureDescription {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1507,7 +1520,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 137;
+pub(crate) const REQUEST_SAMPLES: usize = 138;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1647,7 +1660,8 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         133 => Request::CreateTexture(Sample::sample(source)),
         134 => Request::DestroyTexture(Sample::sample(source)),
         135 => Request::CreateSurface(Sample::sample(source)),
-        _ => Request::DestroySurface(Sample::sample(source)),
+        136 => Request::DestroySurface(Sample::sample(source)),
+        _ => Request::SetTextureReference(Sample::sample(source)),
     }
 }
 

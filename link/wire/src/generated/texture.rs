@@ -1,4 +1,4 @@
-//! Textures and surfaces, by which kernels read and write arrays and memory. Ids are the client's; the numbers that kernels are given are the device's.
+//! Textures, texture references and surfaces, by which kernels read and write arrays and memory. Ids are the client's; the numbers that kernels are given are the device's.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -204,6 +204,71 @@ impl Message for DestroySurface {
     }
 }
 
+/// The library's texture reference of this name is of `resource`, which has one entry at most, for kernels launched from now on; without one reads are 0. `format` and `channels` are those of memory's elements. NOT_FOUND where the library has no such reference.
+///
+/// Kind 0x0d08, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetTextureReference<'a> {
+    pub library: LibraryId,
+    pub name: &'a str,
+    pub resource: Vec<TextureResource>,
+    pub format: u32,
+    pub channels: u32,
+    pub description: TextureDescription,
+}
+
+impl<'a> Field<'a> for SetTextureReference<'a> {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <Vec<TextureResource> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <TextureDescription as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.resource.len()));
+        for element in &self.resource {
+            element.write(out);
+        }
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.format.to_le_bytes());
+        room[4..8].copy_from_slice(&self.channels.to_le_bytes());
+        self.description.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            library: reader.field("library")?,
+            name: reader.field("name")?,
+            resource: reader.field("resource")?,
+            format: reader.field("format")?,
+            channels: reader.field("channels")?,
+            description: reader.field("description")?,
+        })
+    }
+}
+
+impl Message for SetTextureReference<'_> {
+    const KIND: u16 = 0x0d08;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "SetTextureReference";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for SetTextureReference<'_> {
+    type Reply<'a> = ();
+}
+
 /// CUDA_TEXTURE_DESC, in its order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TextureDescription {
@@ -400,4 +465,10 @@ pub trait TextureRequests: Handler {
     /// # Errors
     /// The handler's.
     fn destroy_surface(&mut self, message: DestroySurface) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetTextureReference`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_texture_reference(&mut self, message: &SetTextureReference<'_>) -> Result<Self::Answer, Self::Fault>;
 }

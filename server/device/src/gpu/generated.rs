@@ -153,6 +153,61 @@ impl PlainCalls for Gpu {
     }
 
     #[inline]
+    fn tex_ref_set_array(&self, reference: TextureReference, array: Array, flags: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_array(reference, array, flags)
+    }
+
+    #[inline]
+    fn tex_ref_set_mipmapped_array(
+        &self,
+        reference: TextureReference,
+        array: MipmappedArray,
+        flags: u32,
+    ) -> CudaResult<()> {
+        self.driver.tex_ref_set_mipmapped_array(reference, array, flags)
+    }
+
+    #[inline]
+    fn tex_ref_set_format(&self, reference: TextureReference, format: u32, channels: i32) -> CudaResult<()> {
+        self.driver.tex_ref_set_format(reference, format, channels)
+    }
+
+    #[inline]
+    fn tex_ref_set_address_mode(&self, reference: TextureReference, axis: i32, mode: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_address_mode(reference, axis, mode)
+    }
+
+    #[inline]
+    fn tex_ref_set_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_filter_mode(reference, mode)
+    }
+
+    #[inline]
+    fn tex_ref_set_mipmap_filter_mode(&self, reference: TextureReference, mode: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_mipmap_filter_mode(reference, mode)
+    }
+
+    #[inline]
+    fn tex_ref_set_mipmap_level_bias(&self, reference: TextureReference, bias: f32) -> CudaResult<()> {
+        self.driver.tex_ref_set_mipmap_level_bias(reference, bias)
+    }
+
+    #[inline]
+    fn tex_ref_set_mipmap_level_clamp(&self, reference: TextureReference, least: f32, most: f32) -> CudaResult<()> {
+        self.driver.tex_ref_set_mipmap_level_clamp(reference, least, most)
+    }
+
+    #[inline]
+    fn tex_ref_set_max_anisotropy(&self, reference: TextureReference, most: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_max_anisotropy(reference, most)
+    }
+
+    #[inline]
+    fn tex_ref_set_flags(&self, reference: TextureReference, flags: u32) -> CudaResult<()> {
+        self.driver.tex_ref_set_flags(reference, flags)
+    }
+
+    #[inline]
     fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
         self.driver.mem_release(handle)
     }

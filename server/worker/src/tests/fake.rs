@@ -17,7 +17,8 @@ use floe_abi::{
 use floe_device::{
     ArrayPlace, ClusterQuestion, Code, Conditional, Costs, Device, End, HASH_UNIT, HashKey, Image, KernelFacts,
     KernelSetting, LaunchRequest, Limits, LinkInput, LoadFailure, LoadOption, Loading, Mapped, MemoryEnd, NodeBodies,
-    NodeEdge, NodeWork, PageSize, Pattern, Pinned, PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest, UnitHash,
+    NodeEdge, NodeWork, PageSize, Pattern, Pinned, PlainCalls, Rows, RowsEnd, RowsPlace, TextureReferenceRequest,
+    TextureRequest, UnitHash,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -101,6 +102,7 @@ struct State {
     /// The description that each texture and surface was made from, in words.
     textures: HashMap<u64, String>,
     last_texture: u64,
+    references: BTreeMap<String, String>,
     broken: Option<CudaError>,
     elsewhere: bool,
     fail_stream: bool,
@@ -341,6 +343,11 @@ impl State {
 impl Fake {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// What texture references are of, by their names.
+    pub(super) fn texture_references(&self) -> BTreeMap<String, String> {
+        self.state().references.clone()
     }
 
     /// How many times memory was mapped.
@@ -929,6 +936,22 @@ impl Device for Fake {
         }
         let index = names.iter().position(|its| its == name).ok_or(CudaError::NOT_FOUND)?;
         Ok(floe_device::Global { at: DevicePtr(*at + 256 * index as u64), bytes: 8, is_managed: false })
+    }
+
+    fn set_texture_reference(&self, code: Code, name: &str, request: &TextureReferenceRequest<'_>) -> CudaResult<()> {
+        self.find_global(code, name)?;
+        if request.description.filter_mode > 1 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let mut state = self.state();
+        let place = |resource: &ResourceDescriptor| match resource.kind {
+            0 => format!("array {}", state.arrays.contains_key(&resource.place)),
+            _ => format!("{:#x}", resource.place),
+        };
+        let words = request.resource.map_or_else(|| "nothing".to_owned(), place);
+        let TextureReferenceRequest { format, channels, .. } = request;
+        state.references.insert(name.to_owned(), format!("{words}, {format} x {channels}"));
+        Ok(())
     }
 
     fn keep(&self, within: Range<DevicePtr>) -> CudaResult<Box<dyn Send>> {

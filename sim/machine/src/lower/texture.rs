@@ -35,6 +35,8 @@ impl Geometry {
 /// The operands in brackets: what is read, the layer where there are layers, a coordinate per axis.
 struct Bracket {
     view: u32,
+    /// It is named by its variable, not by a number.
+    is_reference: bool,
     layer: Option<u32>,
     coordinates: [u32; 3],
 }
@@ -58,7 +60,8 @@ impl Body<'_, '_> {
         for slot in slots.iter_mut().take(geometry.axes) {
             *slot = next(self)?;
         }
-        Ok(Bracket { view: self.source(view, Value::Bits64)?, layer, coordinates: slots })
+        let is_reference = matches!(view, Operand::Name(name) if self.register(name).is_none());
+        Ok(Bracket { view: self.source(view, Value::Bits64)?, is_reference, layer, coordinates: slots })
     }
 
     /// The level that the operands behind the brackets say.
@@ -107,7 +110,7 @@ impl Body<'_, '_> {
             return Err("operands: tex wants d, [a, c]".to_owned());
         };
         let level = self.level(level, rest, geometry.axes)?;
-        let Bracket { view: texture, layer, coordinates } = self.bracket(bracket, geometry)?;
+        let Bracket { view: texture, is_reference, layer, coordinates } = self.bracket(bracket, geometry)?;
         let Operand::Vector(parts) = destination else {
             return Err(format!("not a destination: {destination:?}"));
         };
@@ -118,7 +121,8 @@ impl Body<'_, '_> {
         for (target, part) in targets.iter_mut().zip([a, b, c, d]) {
             *target = self.destination(part, Value::Bits32)?;
         }
-        let plan = TexturePlan { texture, layer, coordinates, axes: geometry.axes, reading, level, targets };
+        let plan =
+            TexturePlan { texture, is_reference, layer, coordinates, axes: geometry.axes, reading, level, targets };
         let number = self.builder.textures.len() as u32;
         self.builder.textures.push(plan);
         self.emit(handlers::<ReadTexture>(), |inst| inst.aux = number);
@@ -156,7 +160,10 @@ impl Body<'_, '_> {
             return Err("operands: suld wants d, [a, c], sust [a, c], d".to_owned());
         };
         let (moved, bracket) = if loads { (first, second) } else { (second, first) };
-        let Bracket { view: surface, layer, coordinates } = self.bracket(bracket, geometry)?;
+        let Bracket { view: surface, is_reference, layer, coordinates } = self.bracket(bracket, geometry)?;
+        if is_reference {
+            return Err("surface references are not supported".to_owned());
+        }
         let single = std::slice::from_ref(moved);
         let parts = if let Operand::Vector(parts) = moved { parts.as_slice() } else { single };
         if parts.len() != count {

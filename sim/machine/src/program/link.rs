@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use floe_ptx::{FunctionKind, Linkage, Space};
+use floe_ptx::{FunctionKind, Linkage, ScalarType, Space};
 
 use super::unit::{PlacedVariable, Symbol};
 use super::{LoadError, Program};
@@ -100,6 +100,7 @@ impl Program {
                 align: variable.alignment_bytes(),
                 address: 0,
                 managed: variable.managed,
+                is_texture_reference: variable.scalar == ScalarType::TextureReference,
             };
             let number = self.variables.len();
             self.variables.push(placed);

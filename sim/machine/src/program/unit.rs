@@ -45,6 +45,7 @@ pub(crate) struct PlacedVariable {
     /// Device address; 0 for shared variables, which belong to kernels.
     pub(crate) address: u64,
     pub(crate) managed: bool,
+    pub(crate) is_texture_reference: bool,
 }
 
 impl Unit {

@@ -1,17 +1,19 @@
-//! Textures and surfaces: descriptors come in and are kept, the server's numbers go out, since kernels are given them by value.
+//! Textures, texture references and surfaces: descriptors come in and are kept, the server's numbers go out, since kernels are given them by value.
 //! Two vGPUs may have the same number, as two GPUs may, so it counts on the current one. The client looks up the memory
 //! that a texture reads; the server's driver decides how it may be read.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use floe_abi::{
-    Array, CudaError, CudaResult, DevicePtr, MipmappedArray, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
-    TextureDescriptor, TextureObject, element_bytes, resource_type,
+    Array, CudaError, CudaResult, DevicePtr, MipmappedArray, Module, ResourceDescriptor, ResourceViewDescriptor,
+    SurfaceObject, TextureDescriptor, TextureObject, TextureReference, element_bytes, resource_type,
 };
-use floe_surface::TextureCalls;
+use floe_surface::texture_references::{TextureReferenceState, TextureReferences};
+use floe_surface::{TextureCalls, TextureReferenceCalls};
 use floe_wire::{
-    Call, CreateSurface, CreateTexture, DestroySurface, DestroyTexture, SurfaceId, TextureDescription, TextureId,
-    TextureResource, TextureView,
+    Call, CreateSurface, CreateTexture, DestroySurface, DestroyTexture, SetTextureReference, SurfaceId,
+    TextureDescription, TextureId, TextureResource, TextureView,
 };
 
 use crate::client::Client;
@@ -19,6 +21,7 @@ use crate::lookup::Lookup;
 use crate::memory::managed::resident::Resident;
 use crate::memory::mirroring::Reach;
 use crate::objects::array::ArrayState;
+use crate::objects::module::name_of;
 use crate::objects::texture::{SurfaceState, TextureState};
 use crate::vgpu::Vgpu;
 
@@ -123,6 +126,35 @@ impl Client {
             }
             _ => Err(CudaError::INVALID_VALUE),
         }
+    }
+}
+
+impl TextureReferenceCalls for Client {
+    fn texture_references(&self) -> &TextureReferences {
+        &self.texture_references
+    }
+
+    fn module_get_tex_ref(&self, module: Module, name: &CStr) -> CudaResult<TextureReference> {
+        // It is the server that knows whether there is one, and it is told what a reference is before a program says anything.
+        let is_there = || self.bind_texture_reference(module, name, &TextureReferenceState::default());
+        self.texture_references.of_module(module, name, is_there)
+    }
+
+    fn bind_texture_reference(&self, module: Module, name: &CStr, state: &TextureReferenceState) -> CudaResult<()> {
+        let loaded = self.module(module)?;
+        let vgpu = loaded.vgpu();
+        let read = state.resource.as_ref().map(|resource| self.resource(resource, vgpu)).transpose()?;
+        let (resource, _memory): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+        vgpu.errors.check()?;
+        let message = SetTextureReference {
+            library: loaded.library(),
+            name: name_of(name)?,
+            resource,
+            format: state.format,
+            channels: state.channels,
+            description: description(&state.description),
+        };
+        vgpu.call(&message).map(drop)
     }
 }
 

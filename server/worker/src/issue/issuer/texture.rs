@@ -1,12 +1,12 @@
-//! Textures and surfaces of the session.
+//! Textures, texture references and surfaces of the session.
 //! In: descriptors by the client's ids. Out: the numbers that kernels are given, which are the device's own.
 //! Arrays are looked up; addresses and everything else are the driver's to judge, as with copies.
 
 use floe_abi::{CudaError, ResourceDescriptor, ResourceViewDescriptor, TextureDescriptor, resource_type};
-use floe_device::{Device, TextureRequest};
+use floe_device::{Device, TextureReferenceRequest, TextureRequest};
 use floe_wire::{
     CreateSurface, CreateSurfaceReply, CreateTexture, CreateTextureReply, DestroySurface, DestroyTexture,
-    TextureDescription, TextureRequests, TextureResource, TextureView,
+    SetTextureReference, TextureDescription, TextureRequests, TextureResource, TextureView,
 };
 
 use super::{Answer, Issuer, body};
@@ -65,6 +65,24 @@ impl<D: Device> TextureRequests for Issuer<D> {
             self.device().tex_object_destroy(texture)?;
         }
         Ok(Answer::Nothing)
+    }
+
+    fn set_texture_reference(&mut self, message: &SetTextureReference<'_>) -> Result<Answer, Fault> {
+        if message.resource.len() > 1 {
+            return violation(format!("a texture reference is of one thing at most, not: {}", message.resource.len()));
+        }
+        let library = self.libraries.get_mut(message.library.0)?;
+        library.has_found = true;
+        let code = library.code;
+        let resource = message.resource.first().map(|resource| self.resource(resource)).transpose()?;
+        let request = TextureReferenceRequest {
+            resource: resource.as_ref(),
+            format: message.format,
+            channels: message.channels,
+            description: &description(&message.description),
+        };
+        self.device().set_texture_reference(code, message.name, &request)?;
+        Ok(Answer::Body(Vec::new()))
     }
 
     fn create_surface(&mut self, message: CreateSurface) -> Result<Answer, Fault> {

@@ -469,6 +469,36 @@ fn textures_and_surfaces_have_their_numbers() {
 }
 
 #[test]
+fn texture_references_are_of_what_they_were_of_last() {
+    let mut session = Session::new();
+    session.load(1, "kernel plain\nvariable one\nvariable two").unwrap();
+    let array = CreateArray { array: ArrayId(1), width: 8, format: 0x20, channels: 1, ..CreateArray::default() };
+    session.does(&array).unwrap();
+    let of = |name: &'static str, resource: Option<TextureResource>, channels| SetTextureReference {
+        library: LibraryId(1),
+        name,
+        resource: resource.into_iter().collect(),
+        format: 0x20,
+        channels,
+        ..SetTextureReference::default()
+    };
+    let memory = TextureResource { kind: 2, at: DevicePtr(0x200), extent: 64, ..TextureResource::default() };
+    let of_array = TextureResource { kind: 0, array: ArrayId(1), ..TextureResource::default() };
+    session.does(&of("one", None, 1)).unwrap();
+    session.does(&of("one", Some(memory), 4)).unwrap();
+    session.does(&of("two", Some(memory), 1)).unwrap();
+    session.does(&of("two", Some(of_array), 1)).unwrap();
+    let wrong = session.does(&of("three", Some(memory), 1));
+    assert!(matches!(wrong, Err(Fault::Program(floe_abi::CudaError::NOT_FOUND))), "{wrong:?}");
+    let other = session.is_made_again();
+    let references = |session: &Session| session.alone.shared.device.texture_references();
+    assert_eq!(references(&other), references(&session));
+    let expected = [("one", "0x200, 32 x 4"), ("two", "array true, 32 x 1")];
+    assert_eq!(references(&session), expected.map(|(name, words)| (name.to_owned(), words.to_owned())).into());
+    assert_eq!(session.issuer().image(0).entries.len(), 4, "a library, an array, and what was said last of each");
+}
+
+#[test]
 fn a_mipmapped_array_is_made_again_with_its_levels() {
     let mut session = Session::new();
     let array =

@@ -3,18 +3,21 @@
 //! refused by name.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::Mutex;
 
 use floe_abi::{
-    Array, CudaError, CudaResult, MipmappedArray, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
-    TextureDescriptor, TextureObject, address_mode, array_format, element_bytes, filter_mode, resource_type,
-    texture_flags,
+    Array, CudaError, CudaResult, MipmappedArray, Module, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
+    TextureDescriptor, TextureObject, TextureReference, address_mode, array_format, element_bytes, filter_mode,
+    resource_type, texture_flags,
 };
 use floe_machine::{Channel, Choice, Outside, Sampling, Surface, Texels, Texture};
-use floe_surface::TextureCalls;
+use floe_surface::texture_references::{TextureReferenceState, TextureReferences};
+use floe_surface::{TextureCalls, TextureReferenceCalls};
 
 use crate::simulator::Simulator;
 use crate::simulator::calls::array::ArrayState;
+use crate::simulator::code::module::texture_reference;
 use crate::simulator::device::limits;
 use floe_lock::lock;
 
@@ -199,6 +202,19 @@ impl Simulator {
         }
     }
 
+    fn texture_of(&self, resource: &ResourceDescriptor, description: &TextureDescriptor) -> CudaResult<Texture> {
+        let levels = self.levels_of(resource)?;
+        let channel = levels.first().ok_or(CudaError::INVALID_VALUE)?.channel;
+        let linear = resource.kind == resource_type::LINEAR;
+        let sampling = sampling(description, channel, linear)?;
+        let choice = if resource.kind == resource_type::MIPMAPPED_ARRAY {
+            choice(description, sampling, channel)?
+        } else {
+            Choice::default()
+        };
+        Ok(Texture { levels, sampling, choice, linear })
+    }
+
     /// The context is gone.
     pub(crate) fn forget_textures(&self, context: u64) {
         lock(&self.textures.textures).retain(|number, state| {
@@ -223,6 +239,26 @@ impl Simulator {
     }
 }
 
+impl TextureReferenceCalls for Simulator {
+    fn texture_references(&self) -> &TextureReferences {
+        &self.texture_references
+    }
+
+    fn module_get_tex_ref(&self, module: Module, name: &CStr) -> CudaResult<TextureReference> {
+        let instance = &self.modules.get(module)?.instance;
+        self.texture_references.of_module(module, name, || texture_reference(instance, name).map(drop))
+    }
+
+    fn bind_texture_reference(&self, module: Module, name: &CStr, state: &TextureReferenceState) -> CudaResult<()> {
+        let module = self.modules.get(module)?;
+        let address = texture_reference(&module.instance, name)?;
+        let context = self.contexts.by_serial(module.instance.context).ok_or(CudaError::INVALID_HANDLE)?;
+        let read = state.resource.as_ref().map(|resource| self.texture_of(resource, &state.description)).transpose()?;
+        context.kernels.bind_reference(address, read);
+        Ok(())
+    }
+}
+
 impl TextureCalls for Simulator {
     fn tex_object_create(
         &self,
@@ -234,16 +270,7 @@ impl TextureCalls for Simulator {
         if view.is_some() {
             return Err(refuse("resource views"));
         }
-        let levels = self.levels_of(resource)?;
-        let channel = levels.first().ok_or(CudaError::INVALID_VALUE)?.channel;
-        let linear = resource.kind == resource_type::LINEAR;
-        let sampling = sampling(description, channel, linear)?;
-        let choice = if resource.kind == resource_type::MIPMAPPED_ARRAY {
-            choice(description, sampling, channel)?
-        } else {
-            Choice::default()
-        };
-        let number = self.views.add_texture(Texture { levels, sampling, choice, linear });
+        let number = self.views.add_texture(self.texture_of(resource, description)?);
         let state = TextureState { resource: *resource, description: *description, context: context.handle };
         lock(&self.textures.textures).insert(number, state);
         Ok(TextureObject(number))

@@ -180,6 +180,10 @@ impl Simulator {
                 for (at, _) in program.managed().iter().filter_map(|name| program.global(name)) {
                     device.memory.is_managed_global(at);
                 }
+                // Where one was before, another's binding may be left.
+                for (_, at) in program.texture_references() {
+                    context.kernels.bind_reference(at, None);
+                }
                 let instance = Instance { program, context: context.serial, device: context.device, variables };
                 if given.eager
                     && let Err(error) = check_all(&instance, &given.names, options)

@@ -136,6 +136,7 @@ impl LibraryCalls for Simulator {
         floe_lock::write(&self.libraries.by_handle).remove(&library.0);
         for (handle, _) in self.modules.remove_where(|_, module| module.belongs_to(library.0)) {
             self.functions.remove_of_module(handle);
+            self.texture_references.forget(|module| module.0 == handle);
         }
         self.functions.remove_of_library(library.0);
         for instance in lock(&state.instances).values() {

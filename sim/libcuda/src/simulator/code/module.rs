@@ -32,7 +32,7 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    fn get(&self, module: Module) -> CudaResult<Arc<ModuleState>> {
+    pub(crate) fn get(&self, module: Module) -> CudaResult<Arc<ModuleState>> {
         let modules = floe_lock::read(&self.by_handle);
         modules.get(&module.0).cloned().ok_or(CudaError::INVALID_HANDLE)
     }
@@ -67,6 +67,13 @@ pub(crate) fn variable(instance: &Instance, name: &CStr) -> CudaResult<(DevicePt
     Ok((DevicePtr(address), usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)?))
 }
 
+/// The address of a texture reference.
+pub(crate) fn texture_reference(instance: &Instance, name: &CStr) -> CudaResult<u64> {
+    let name = name_of(name)?;
+    let found = instance.program.texture_references().find(|(known, _)| *known == name);
+    found.map(|(_, address)| address).ok_or(CudaError::NOT_FOUND)
+}
+
 impl Simulator {
     /// The module that shows a library's program in a context.
     pub(crate) fn module_of_library(&self, library: u64, instance: Arc<Instance>) -> Module {
@@ -85,6 +92,7 @@ impl Simulator {
     pub(crate) fn unload_of_context(&self, context: &ContextState) {
         for (handle, module) in self.modules.remove_where(|_, module| module.instance.context == context.serial) {
             self.functions.remove_of_module(handle);
+            self.texture_references.forget(|its| its.0 == handle);
             if module.library.is_none() {
                 self.discard(&module.instance);
             }
@@ -126,6 +134,7 @@ impl ModuleCalls for Simulator {
         self.wait_everything();
         self.modules.remove_where(|handle, _| handle == module.0);
         self.functions.remove_of_module(module.0);
+        self.texture_references.forget(|its| its == module);
         self.discard(&state.instance);
         Ok(())
     }

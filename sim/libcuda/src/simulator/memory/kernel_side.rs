@@ -2,10 +2,11 @@
 //! Limits of the program come in, the machine's services go out, made at the first launch and kept.
 //! The heap outlives changes of the other limits, since kernels hold addresses in it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, limit as ask};
-use floe_machine::{Conditions, Heap, Memory, Services, Views};
+use floe_machine::{Conditions, Heap, Memory, Services, Texture, Views};
 
 use super::device_memory::KernelHeap;
 use crate::simulator::device::CpuDevice;
@@ -30,6 +31,7 @@ struct KernelSideState {
     output_limit: u64,
     heap_limit: u64,
     services: Option<Arc<Services>>,
+    references: Arc<HashMap<u64, Arc<Texture>>>,
     heap: Option<(Arc<Heap>, KernelHeap)>,
 }
 
@@ -49,6 +51,7 @@ impl KernelSide {
             output_limit: DEFAULT_OUTPUT,
             heap_limit: DEFAULT_HEAP,
             services: None,
+            references: Arc::default(),
             heap: None,
         };
         let limit = usize::try_from(DEFAULT_OUTPUT).unwrap_or(usize::MAX);
@@ -70,6 +73,7 @@ impl KernelSide {
             printf: Box::new(move |bytes| output.push(bytes)),
             assertion: Box::new(crate::simulator::executor::output::write_error),
             views: Arc::clone(&self.views),
+            references: Arc::clone(&state.references),
             conditions: Arc::clone(&self.conditions),
             heap: state.heap.as_ref().map(|(heap, _)| Arc::clone(heap)),
             multiprocessors: device.identity.multiprocessors(),
@@ -78,6 +82,18 @@ impl KernelSide {
         });
         state.services = Some(Arc::clone(&services));
         services
+    }
+
+    /// Kernels that are launched from now on read this by the texture reference at an address, or 0.
+    pub(crate) fn bind_reference(&self, address: u64, texture: Option<Texture>) {
+        let mut state = lock(&self.state);
+        let references = Arc::make_mut(&mut state.references);
+        match texture {
+            Some(texture) => drop(references.insert(address, Arc::new(texture))),
+            None => drop(references.remove(&address)),
+        }
+        // Kernels that were launched before have theirs.
+        state.services = None;
     }
 
     /// The context ends: nothing of its runs any more.

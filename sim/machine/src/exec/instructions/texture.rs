@@ -137,15 +137,23 @@ unsafe fn read_textures(
     registers: *mut u8,
 ) -> Result<[V32; 4], (usize, TextureFault)> {
     // SAFETY: lowering encoded these slots; the services outlive the run.
-    let (numbers, at, levels, views) = unsafe {
+    let (numbers, at, levels, services) = unsafe {
         let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
         let levels = Levels::read(context, registers, plan);
-        (context.read::<u64>(registers, plan.texture), at, levels, &(*context.services).views)
+        (context.read::<u64>(registers, plan.texture), at, levels, &*context.services)
     };
     let mut values = [V32::ZERO; 4];
     let mut last = Last::NONE;
     for lane in lanes_of(mask) {
-        let texture = last.find(numbers.0[lane], |number| views.texture(number)).map_err(|problem| (lane, problem))?;
+        let number = numbers.0[lane];
+        if plan.is_reference && !services.references.contains_key(&number) {
+            continue;
+        }
+        let find = |number| match plan.is_reference {
+            true => services.references.get(&number).cloned(),
+            false => services.views.texture(number),
+        };
+        let texture = last.find(number, find).map_err(|problem| (lane, problem))?;
         let bits = read_texture(context, plan, texture, (at.layer(lane), at.of(lane), levels.of(lane)));
         let bits = bits.map_err(|address| (lane, (FaultKind::IllegalAddress, address)))?;
         values.iter_mut().zip(bits).for_each(|(value, bits)| value.0[lane] = bits);

@@ -5,6 +5,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TexturePlan {
     pub(crate) texture: u32,
+    /// The slot holds the address of a texture reference, not a number.
+    pub(crate) is_reference: bool,
     pub(crate) layer: Option<u32>,
     /// As many count as there are axes.
     pub(crate) coordinates: [u32; 3],
