@@ -10,14 +10,12 @@ use super::*;
 const PAGE: &str = include_str!("../../../../../../docs/explanation/copies.md");
 const KIB: usize = 1 << 10;
 /// Bytes on both sides of every limit.
-const SIZES: [usize; 13] = [
+const SIZES: [usize; 11] = [
     1,
     32 * KIB - 1,
     32 * KIB,
     64 * KIB - 1,
     64 * KIB,
-    96 * KIB - 1,
-    96 * KIB,
     128 * KIB - 1,
     128 * KIB,
     512 * KIB - 1,
@@ -155,17 +153,17 @@ fn lines_to_device() -> Vec<Row<ToDevice>> {
             way: |_, _, _| ToDevice::ByDevice,
         },
         Row {
-            page: "| pinned, allocated | within a machine | 96 KiB and more, synchronous | device, then a wait |",
+            page: "| pinned, allocated | within a machine | 64 KiB and more, synchronous | device, then a wait |",
             ends: vec![machine(ALLOCATED)],
             modes: &[Mode::Waits],
-            sizes: 96 * KIB..usize::MAX,
+            sizes: 64 * KIB..usize::MAX,
             way: |_, _, _| ToDevice::ByDevice,
         },
         Row {
-            page: "| pinned, allocated | within a machine | below 96 KiB, synchronous, while no outstanding work may write host memory | as pageable: sending waits for nothing |",
+            page: "| pinned, allocated | within a machine | below 64 KiB, synchronous, while no outstanding work may write host memory | as pageable: sending waits for nothing |",
             ends: vec![machine(ALLOCATED), Facts { something_writes: true, ..machine(ALLOCATED) }],
             modes: &[Mode::Waits],
-            sizes: 0..96 * KIB,
+            sizes: 0..64 * KIB,
             way: |end, mode, bytes| {
                 if end.something_writes { ToDevice::ByDevice } else { as_pageable_of_machine(end, mode, bytes) }
             },
