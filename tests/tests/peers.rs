@@ -84,8 +84,7 @@ impl Client {
     }
 
     fn export(&mut self, ticket: TicketId, scope: u32, object: u64, uses: u32, seconds: u32) {
-        self.send(&Export { ticket, key: &KEY, scope, object, uses, seconds });
-        self.ok(&MemoryInfo {});
+        self.ok(&Export { ticket, key: &KEY, scope, object, uses, seconds });
     }
 
     fn import_page(&self, object: u64, signals: u64) -> ImportSignals<'static> {

@@ -192,6 +192,27 @@ fn of_a_block_the_program_has_what_it_has_opened_and_may_not_unmap_it() {
 }
 
 #[test]
+fn a_refused_ticket_is_told_where_it_is_asked_for_and_no_handle_of_it_is_kept() {
+    let refused = Arc::new(AtomicBool::new(true));
+    let is_refused = Arc::clone(&refused);
+    let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| match request {
+        Request::Export(_) if is_refused.load(Ordering::Acquire) => {
+            peer.reply_with(sequence, CudaError::OUT_OF_MEMORY.code(), 0, "more tickets than: 4096", &[]);
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    };
+    let owner = Server::start(Options { server: [3; 16], script: Some(Box::new(script)), ..Options::default() });
+    let client = client(&owner);
+    let at = client.mem_alloc(1000).unwrap();
+    assert_eq!(client.ipc_get_mem_handle(at), Err(CudaError::OUT_OF_MEMORY));
+    client.ctx_synchronize().unwrap();
+    refused.store(false, Ordering::Release);
+    assert!(client.ipc_get_mem_handle(at).is_ok());
+    assert_eq!(owner.count("Export"), 2);
+}
+
+#[test]
 fn an_open_handle_with_another_secret_is_asked_for() {
     let (owner, opener, gone) = two();
     let handle = there(|| {

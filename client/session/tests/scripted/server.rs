@@ -591,6 +591,7 @@ impl Peer {
             Request::Export(m) => {
                 let key = (self.options.session, m.ticket.0);
                 self.options.machine.0.lock().unwrap().tickets.insert(key, m.key.to_vec());
+                self.reply(sequence, &());
             }
             Request::ImportBlock(m) => {
                 match self.options.machine.import((m.session, m.ticket.0, m.key), m.object.0) {

@@ -10,9 +10,9 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Makes a ticket. Whoever proves that he has `key` (32 random bytes) may import: with `scope` 0 every block and signal page of this session, with 1 the block `object`, with 2 the signal page `object`. With `scope` 3 nothing is imported: another server's worker may make `uses` connections (1 to 8) of the peer link `object`, which begins here. `uses` limits the imports (0: no limit), `seconds` the ticket's life (0: as long as its object, or the session). A ticket of an object ends with the object.
+/// Makes a ticket. Whoever proves that he has `key` (32 random bytes) may import: with `scope` 0 every block and signal page of this session, with 1 the block `object`, with 2 the signal page `object`. With `scope` 3 nothing is imported: another server's worker may make `uses` connections (1 to 8) of the peer link `object`, which begins here. `uses` limits the imports (0: no limit), `seconds` the ticket's life (0: as long as its object, or the session). A ticket of an object ends with the object. OUT_OF_MEMORY beyond 4,096 tickets.
 ///
-/// Kind 0x0f01, posted: no reply.
+/// Kind 0x0f01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Export<'a> {
     pub ticket: TicketId,
@@ -57,7 +57,7 @@ impl<'a> Field<'a> for Export<'a> {
 
 impl Message for Export<'_> {
     const KIND: u16 = 0x0f01;
-    const CLASS: Class = Class::Post;
+    const CLASS: Class = Class::Call;
     const NAME: &'static str = "Export";
     const TAIL: bool = false;
 
@@ -65,6 +65,10 @@ impl Message for Export<'_> {
         self.write(out);
         &[]
     }
+}
+
+impl Call for Export<'_> {
+    type Reply<'a> = ();
 }
 
 /// Ends a ticket. What was imported with it stays.

@@ -71,8 +71,7 @@ fn dialed(from: &Session, lanes: u32) -> Vec<UnixStream> {
 }
 
 fn export(to: &mut Session, uses: u32, seconds: u32) {
-    to.client.send(&Export { ticket: TICKET, key: &KEY, scope: 3, object: LINK.0, uses, seconds });
-    to.client.ok(&MemoryInfo {});
+    to.client.ok(&Export { ticket: TICKET, key: &KEY, scope: 3, object: LINK.0, uses, seconds });
 }
 
 /// Two sessions with a link.
@@ -361,8 +360,7 @@ fn two_hundred_links_made_and_ended_leave_nothing() {
     assert_eq!(contexts, 0);
     for number in 100..300 {
         let (ticket, link) = (TicketId(number), PeerLinkId(number));
-        session.client.send(&Export { ticket, key: &KEY, scope: 3, object: number, uses: 1, seconds: 0 });
-        session.client.ok(&MemoryInfo {});
+        session.client.ok(&Export { ticket, key: &KEY, scope: 3, object: number, uses: 1, seconds: 0 });
         let peer = joined_by(&session, ticket, &KEY).unwrap();
         assert_eq!(session.client.device.contexts_and_streams(), (1, streams + 2));
         // Either end it, the client or the peer.
@@ -380,7 +378,7 @@ fn two_hundred_links_made_and_ended_leave_nothing() {
 fn links_of_a_session_share_a_context_that_ends_with_the_last() {
     let mut session = session(2);
     let peers = [21, 22].map(|number| {
-        session.client.send(&Export {
+        session.client.ok(&Export {
             ticket: TicketId(number),
             key: &KEY,
             scope: 3,
@@ -388,7 +386,6 @@ fn links_of_a_session_share_a_context_that_ends_with_the_last() {
             uses: 1,
             seconds: 0,
         });
-        session.client.ok(&MemoryInfo {});
         joined_by(&session, TicketId(number), &KEY).unwrap()
     });
     assert_eq!(session.client.device.contexts_and_streams().0, 1);

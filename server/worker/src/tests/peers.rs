@@ -143,9 +143,9 @@ fn nobody_gets_anything_without_a_ticket_that_admits_it() {
 #[test]
 fn a_ticket_that_cannot_be_is_refused() {
     let mut owner = Session::owner();
-    owner.client.send(&Export { ticket: TicketId(20), key: &KEY, scope: 1, object: 77, uses: 0, seconds: 0 });
-    let (status, earlier, _) = owner.client.call(&MemoryInfo {});
-    assert_eq!((status, earlier), (0, INVALID_HANDLE), "no such block");
+    let (status, earlier, _) =
+        owner.client.call(&Export { ticket: TicketId(20), key: &KEY, scope: 1, object: 77, uses: 0, seconds: 0 });
+    assert_eq!((status, earlier), (INVALID_HANDLE, 0), "no such block");
     let bad = Export { ticket: TicketId(21), key: &KEY[..31], scope: 0, object: 0, uses: 0, seconds: 0 };
     assert!(owner.client.break_with(&bad).contains("31 bytes"));
     let bad = Export { key: &KEY, scope: 4, ..bad };

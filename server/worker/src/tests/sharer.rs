@@ -80,8 +80,7 @@ impl Session {
     }
 
     pub(super) fn export(&mut self, ticket: TicketId, scope: u32, object: u64, uses: u32, seconds: u32) {
-        self.client.send(&Export { ticket, key: &KEY, scope, object, uses, seconds });
-        self.client.ok(&MemoryInfo {});
+        self.client.ok(&Export { ticket, key: &KEY, scope, object, uses, seconds });
     }
 
     pub(super) fn notify(&self, notice: &PeerNotice, descriptor: Option<&OwnedFd>) {

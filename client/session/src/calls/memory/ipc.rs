@@ -18,6 +18,7 @@ use crate::memory::ipc::exporting::handle_of;
 use crate::memory::ipc::opened::Door;
 use crate::memory::ipc::opening::{passport, passport_of};
 use crate::memory::ipc::passport::{Passport, Secret, Subject};
+use crate::memory::virtual_memory::Physical;
 use crate::objects::event::EventState;
 use crate::objects::pool::{PoolOrigin, PoolState};
 use crate::vgpu::Vgpu;
@@ -162,7 +163,9 @@ impl Client {
 fn own_physical(vgpu: &Vgpu, passport: &Passport) -> CudaResult<MemHandle> {
     let mut memory = lock(&vgpu.virtual_memory);
     let known = lock(&vgpu.exports).of_physical(passport.object);
-    let physical = memory.physical.get_mut(&passport.object).filter(|physical| physical.handles > 0);
+    // Memory that was released is there while it is mapped.
+    let is_there = |physical: &&mut Physical| physical.handles > 0 || physical.mappings > 0;
+    let physical = memory.physical.get_mut(&passport.object).filter(is_there);
     let physical = physical.filter(|_| known.as_ref() == Some(passport)).ok_or(CudaError::INVALID_HANDLE)?;
     physical.handles += 1;
     Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, passport.object).value()))

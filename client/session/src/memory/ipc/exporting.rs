@@ -10,7 +10,7 @@ use floe_wire::TicketId;
 use super::descriptor;
 use super::passport::{Passport, Secret, Subject};
 use crate::log::log_once;
-use crate::memory::peers::ticket::Scope;
+use crate::memory::peers::ticket::{Exporter, Scope};
 use crate::vgpu::Vgpu;
 use floe_lock::lock;
 
@@ -47,14 +47,14 @@ impl Vgpu {
     /// NOT_SUPPORTED of a server that passes nothing from session to session.
     pub(crate) fn issue(&self, subject: Subject, scope: Scope, part: Part) -> CudaResult<Passport> {
         let server = self.server_name()?;
-        let secret = Secret::new()?;
-        let exporter = self.export_by(secret.key(), scope, 0, 0)?;
         let (Scope::Block(object) | Scope::Signals(floe_wire::SignalsId(object))) = scope else {
             return Err(CudaError::NOT_SUPPORTED);
         };
         let Part { offset, bytes, pool } = part;
-        let (session, ticket) = (exporter.session, exporter.ticket);
-        Ok(Passport { subject, server, session, secret, ticket, object, offset, bytes, pool })
+        let (session, secret) = (self.peers.seat.session, Secret::new()?);
+        let passport = Passport { subject, server, session, secret, ticket: 0, object, offset, bytes, pool };
+        let Exporter { ticket, .. } = self.export_by(passport.key(), scope, 0, 0)?;
+        Ok(Passport { ticket, ..passport })
     }
 
     /// The first bytes of what the daemon chose at its start.

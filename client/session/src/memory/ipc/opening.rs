@@ -54,7 +54,7 @@ impl Vgpu {
             log!(Warn, "memory and events of a vGPU on another server cannot be opened");
             return Err(CudaError::NOT_SUPPORTED);
         }
-        Ok(Exporter { session: passport.session, ticket: passport.ticket, key: passport.secret.key() })
+        Ok(Exporter { session: passport.session, ticket: passport.ticket, key: passport.key() })
     }
 
     /// Opens another process's allocation, or opens it once more.

@@ -7,9 +7,9 @@ use floe_abi::CudaError;
 /// Bytes of a passport: CUDA's handles have as many.
 pub(crate) const BYTES: usize = 64;
 const MAGIC: [u8; 3] = *b"fip";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// What keys are derived for; a new format gets a new text.
-const PURPOSE: &str = "floe, key of a ticket that a program passes on, 1";
+const PURPOSE: &str = "floe, key of a ticket that a program passes on, 2";
 /// Ids of sessions' objects stay below this.
 const ID_LIMIT: u64 = 1 << 40;
 /// Sizes and offsets stay below this.
@@ -50,11 +50,6 @@ impl Secret {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|_| CudaError::OPERATING_SYSTEM)?;
         Ok(Self(bytes))
-    }
-
-    /// The key of the ticket.
-    pub(crate) fn key(&self) -> [u8; 32] {
-        blake3::derive_key(PURPOSE, &self.0)
     }
 }
 
@@ -148,6 +143,16 @@ impl Passport {
         Ok(passport)
     }
 
+    /// The key of its ticket, for what it says that it is of: with another subject, place or size it is another key.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        let mut deriver = blake3::Hasher::new_derive_key(PURPOSE);
+        deriver.update(&self.secret.0).update(&[self.subject as u8]);
+        for number in [self.object, self.offset, self.bytes, self.pool] {
+            deriver.update(&number.to_le_bytes());
+        }
+        *deriver.finalize().as_bytes()
+    }
+
     /// Whether the exporter's server is this one.
     pub(crate) fn is_of(&self, server: &[u8; 16]) -> bool {
         self.server == server[..8]
@@ -187,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_what_they_were_in_version_1() {
+    fn the_bytes_are_what_they_were_in_version_2() {
         let mut golden = Vec::new();
-        golden.extend_from_slice(b"fip\x11daemon!!");
+        golden.extend_from_slice(b"fip\x21daemon!!");
         golden.extend_from_slice(&[0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
         golden.extend_from_slice(b"sixteen bytes of");
         golden.extend_from_slice(&[5, 4, 3, 2, 1, 7, 0, 0, 0, 0]);
@@ -199,10 +204,22 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_what_it_was_in_version_1() {
-        let key = passport().secret.key();
-        assert_eq!(key[..4], blake3::derive_key(PURPOSE, b"sixteen bytes of")[..4]);
-        assert_ne!(key, Secret(*b"sixteen bytes or").key());
+    fn the_key_is_of_all_that_the_passport_says_it_is_of() {
+        let key = passport().key();
+        let others = [
+            Passport { secret: Secret(*b"sixteen bytes or"), ..passport() },
+            Passport { subject: Subject::Physical, ..passport() },
+            Passport { object: 8, ..passport() },
+            Passport { offset: 0x400, ..passport() },
+            Passport { bytes: 0x20_0000, ..passport() },
+            Passport { pool: 0, ..passport() },
+        ];
+        assert!(others.iter().all(|other| other.key() != key));
+        // These the worker knows by the session and the ticket.
+        assert_eq!(Passport { session: 1, ticket: 2, ..passport() }.key(), key);
+        let mut said = b"sixteen bytes of\x01".to_vec();
+        [7u64, 0x200, 0x10_0000, 9].iter().for_each(|number| said.extend(number.to_le_bytes()));
+        assert_eq!(key, blake3::derive_key(PURPOSE, &said));
     }
 
     #[test]
@@ -214,7 +231,7 @@ mod tests {
             bytes[at] = to;
             Passport::read(&bytes, Subject::Allocation)
         };
-        assert_eq!(changed(3, 0x21), Err(Forged::Version(2)));
+        assert_eq!(changed(3, 0x11), Err(Forged::Version(1)));
         assert_eq!(changed(0, b'F'), Err(Forged::Garbage));
         assert_eq!(changed(63, 1), Err(Forged::Garbage));
         assert_eq!(changed(51, 0xff), Err(Forged::Sizes));

@@ -33,8 +33,8 @@ impl Vgpu {
         self.peers.begin_to_share();
         self.wait_for_returned_copies()?;
         let (scope, object) = scope.on_wire();
-        self.connection.post(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
-        self.catch_up()?;
+        // Its own failure is told here: whoever is refused a ticket must not pass it on.
+        self.call(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
         Ok(Exporter { session: self.peers.seat.session, ticket, key })
     }
 

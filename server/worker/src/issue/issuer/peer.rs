@@ -34,7 +34,7 @@ impl<D: Device> PeerRequests for Issuer<D> {
             self.expect_peer(link, uses)?;
         }
         self.shared.hub.add_ticket(ticket.0, new)?;
-        Ok(Answer::Nothing)
+        body(&())
     }
 
     fn connect_peer(&mut self, message: ConnectPeer<'_>) -> Result<Answer, Fault> {
