@@ -1,5 +1,6 @@
 /* Functions of a program that write managed memory: while their context is reset, and of another GPU than their stream's.
- * `functions resets`, on one GPU; `functions elsewhere`, on two. It needs no CUDA header. */
+ * `functions resets` and `functions beside`, on one GPU; `functions elsewhere`, on two. It needs no CUDA header. */
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,41 @@ static void resets(void) {
     }
 }
 
+static void *context_of_all, *stream_of_all;
+
+static void adds_soon(void *unused) {
+    (void)unused;
+    usleep(1000);
+    memory[1 << 18] += 1;
+}
+
+static void *launches_until_it_may_not(void *code) {
+    DO(CUDA("cuCtxSetCurrent", context_of_all));
+    while (!(*(int *)code = CUDA("cuLaunchHostFunc", stream_of_all, adds_soon, NULL))) usleep(500);
+    return NULL;
+}
+
+/* Another thread launches functions while the context is reset. */
+static void beside(void) {
+    uint64_t at;
+    for (int round = 0; round < 12; round++) {
+        pthread_t thread;
+        int code = 0;
+        DO(CUDA("cuDevicePrimaryCtxRetain", &context_of_all, 0));
+        DO(CUDA("cuCtxSetCurrent", context_of_all));
+        DO(CUDA("cuMemAllocManaged", &at, (size_t)4 << 20, 1u));
+        DO(CUDA("cuStreamCreate", &stream_of_all, 1u));
+        memory = (volatile int *)at;
+        DO(CUDA("cuMemsetD32Async", at, 7u, (size_t)1 << 20, stream_of_all));
+        if (pthread_create(&thread, NULL, launches_until_it_may_not, &code)) exit(1);
+        usleep(5000 + round * 1300);
+        DO(CUDA("cuDevicePrimaryCtxReset", 0));
+        pthread_join(thread, NULL);
+        /* CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+        if (code != 1 && code != 201 && code != 400 && code != 709) { printf("the thread ended by %d\n", code); exit(1); }
+    }
+}
+
 /* A stream of GPU 1 stands for the function; one of GPU 0, whose memory it writes, waits for an event behind it. */
 static void elsewhere(void) {
     void *contexts[2], *streams[2], *event;
@@ -65,7 +101,9 @@ static void elsewhere(void) {
 int main(int count, char **words) {
     open_driver();
     DO(CUDA("cuInit", 0u));
-    if (count > 1 && !strcmp(words[1], "elsewhere")) elsewhere(); else resets();
+    if (count > 1 && !strcmp(words[1], "elsewhere")) elsewhere();
+    else if (count > 1 && !strcmp(words[1], "beside")) beside();
+    else resets();
     printf("PASSED\n");
     return 0;
 }

@@ -54,8 +54,11 @@ fn a_reset_finds_functions_that_write_managed_memory_and_the_session_goes_on() {
     let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
     let functions = built("functions", folder.path());
     for address in [daemon.unix().to_owned(), daemon.tcp().to_owned()] {
-        let outcome = Program::new(functions.clone(), &["resets"]).on(&daemon, &address).run();
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{address}: {}", outcome.stderr);
+        for what in ["resets", "beside"] {
+            let outcome = Program::new(functions.clone(), &[what]).on(&daemon, &address).run();
+            let said = (outcome.code, outcome.stdout.as_str());
+            assert_eq!(said, (Some(0), "PASSED\n"), "{what} {address}: {}", outcome.stderr);
+        }
     }
 }
 

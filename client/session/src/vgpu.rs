@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use floe_abi::{CudaResult, DevicePtr};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_image::Takes;
 use floe_wire::{Call, SynchronizeContext, SynchronizeStream};
 
@@ -107,6 +107,9 @@ pub(crate) struct Vgpu {
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
     pub(crate) cache_configs: Mutex<HashMap<u32, u32>>,
+    /// Whether its contexts are being reset: from then on no function of the program comes to a stream, since the server's reset
+    /// waits for functions, and what a function touches is fetched behind the reset.
+    resets: RwLock<bool>,
     /// Grows with each reset: what was made before is gone.
     epoch: AtomicU64,
     ids: AtomicU64,
@@ -163,6 +166,7 @@ impl Vgpu {
             openings: Openings::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
+            resets: RwLock::new(false),
             epoch: AtomicU64::new(0),
             ids: AtomicU64::new(1),
             collected_news: AtomicU64::new(0),
@@ -259,7 +263,15 @@ impl Vgpu {
 
     /// Puts a host function on a stream.
     pub(crate) fn host_function(&self, progress: &Arc<StreamProgress>, work: connection::HostWork) -> CudaResult<()> {
-        if work.is_program() {
+        let is_program = work.is_program();
+        let resets = is_program.then(|| floe_lock::read(&self.resets));
+        match resets.as_deref() {
+            Some(true) => return Err(CudaError::CONTEXT_IS_DESTROYED),
+            // Another thread's reset was between the look-up of the stream and here.
+            Some(false) if progress.is_retired() => return Err(CudaError::INVALID_HANDLE),
+            _ => {}
+        }
+        if is_program {
             self.expect_functions()?;
         }
         // A synchronization of another thread sees it, or has nothing told to it that comes behind it.
@@ -307,6 +319,12 @@ impl Vgpu {
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.
     pub(crate) fn is_held(&self) -> bool {
         self.connection.has_host_functions() || self.watched.any_stand()
+    }
+
+    /// Lets no function of the program come to a stream until this is said again with `false`. Those that were let are posted when this
+    /// returns.
+    pub(crate) fn refuse_functions(&self, resets: bool) {
+        *floe_lock::write(&self.resets) = resets;
     }
 
     /// Whether work in flight still uses memory of the program's.

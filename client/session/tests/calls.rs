@@ -288,10 +288,15 @@ fn memory_that_the_program_maps_belongs_to_no_context() {
     client.mem_map(at, granularity, 0, memory, 0).unwrap();
     client.mem_set_access(at, granularity, &[MemAccess { location, flags: 3 }]).unwrap();
     let (mut bytes, mut seen, other) = ([5u8; 16], [0u8; 16], client.mem_alloc(16).unwrap());
+    let pooled = client.mem_alloc_async(16, Stream::LEGACY).unwrap();
+    let pool = client.device_get_default_mem_pool(Device(0)).unwrap();
+    let used = || client.mem_pool_get_attribute(pool, floe_abi::pool_attribute::USED_MEM_CURRENT);
+    assert_ne!(used(), Ok(0));
     client.memcpy_htod(Stream::LEGACY, at, host(&mut bytes)).unwrap();
     client.device_primary_ctx_reset(Device(0)).unwrap();
     assert_eq!(server.count("ResetContext"), 0);
     assert_eq!(client.mem_free(other), Err(CudaError::INVALID_VALUE), "the context's own is gone");
+    assert_eq!((used(), client.mem_free(pooled)), (Ok(0), Err(CudaError::INVALID_VALUE)), "and its pool has it back");
     client.memcpy_dtoh(Stream::LEGACY, host(&mut seen), at).unwrap();
     assert_eq!(seen, bytes);
     client.device_primary_ctx_release(Device(0)).unwrap();

@@ -78,7 +78,7 @@ impl ContextCalls for Client {
             0 => Err(CudaError::INVALID_CONTEXT),
             1 => {
                 primary.count = 0;
-                let result = device.end(&device.primary);
+                let result = device.end(&device.primary, |at| self.forget_allocation(at));
                 self.forget_context(device.primary.handle());
                 result
             }
@@ -101,7 +101,7 @@ impl ContextCalls for Client {
             device.reset(true)?;
         } else {
             device.vgpu.synchronize()?;
-            device.clear_context(device.primary.handle())?;
+            device.clear_context(device.primary.handle(), |at| self.forget_allocation(at))?;
         }
         self.forget_context(device.primary.handle());
         Ok(())
@@ -145,7 +145,7 @@ impl ContextCalls for Client {
         if own.with_top(|top| top.is_some_and(|top| top.handle() == context)) {
             own.pop();
         }
-        let result = self.device(state.device())?.end(&state);
+        let result = self.device(state.device())?.end(&state, |at| self.forget_allocation(at));
         self.forget_context(context);
         result
     }

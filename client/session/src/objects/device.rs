@@ -53,12 +53,13 @@ impl DeviceState {
         }
     }
 
-    /// Releases everything that a context made; the last context of the vGPU ends the worker's, too.
-    pub(crate) fn end(&self, context: &ContextState) -> CudaResult<()> {
+    /// Releases everything that a context made; the last context of the vGPU ends the worker's, too. `freed` hears of allocations
+    /// that go while others of the vGPU stay.
+    pub(crate) fn end(&self, context: &ContextState, freed: impl Fn(u64)) -> CudaResult<()> {
         if !context.alive.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        if self.is_last() { self.reset(false) } else { self.clear_context(context.handle()) }
+        if self.is_last() { self.reset(false) } else { self.clear_context(context.handle(), freed) }
     }
 
     /// A context of the vGPU less. Whether the worker's ends with it: not while another is alive, nor while there is memory
@@ -71,6 +72,13 @@ impl DeviceState {
     /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
+        self.vgpu.refuse_functions(true);
+        let outcome = self.reset_without_functions(wait);
+        self.vgpu.refuse_functions(false);
+        outcome
+    }
+
+    fn reset_without_functions(&self, wait: bool) -> CudaResult<()> {
         let vgpu = &self.vgpu;
         if vgpu.watched.any_left() || vgpu.watched.any_for_process() || vgpu.awaits_functions() {
             // A stream waits for a word that this process sends: of mirrored memory, or for another server's event. Or it stands at a
@@ -113,8 +121,8 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Releases everything that one context made on this vGPU, while others live on.
-    pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
+    /// Releases everything that one context made on this vGPU, while others live on; `freed` as of [`Self::end`].
+    pub(crate) fn clear_context(&self, context: Context, freed: impl Fn(u64)) -> CudaResult<()> {
         let (vgpu, objects) = (&self.vgpu, &self.objects);
         // As for a reset: the program may free the memory that copies of this context write. Kernels read textures to their end.
         let has_textures = objects.textures.any(|texture| texture.context == context)
@@ -137,6 +145,7 @@ impl DeviceState {
         for at in owned {
             vgpu.withdraw_allocation(at);
             lock(&vgpu.blocks).free(at, fence.clone(), None);
+            freed(at);
         }
         settled
     }

@@ -227,6 +227,10 @@ impl Order {
     /// The context is gone with all its streams but the legacy one, and so is their work.
     pub(crate) fn reset(&self, sequence: u64) {
         self.all_completed(sequence);
+        self.read()
+            .values()
+            .filter(|its| its.stream != LEGACY)
+            .for_each(|its| its.retired.store(true, Ordering::Release));
         self.change(|streams| streams.retain(|stream, _| *stream == LEGACY));
     }
 

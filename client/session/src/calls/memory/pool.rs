@@ -37,6 +37,12 @@ impl Client {
         }
     }
 
+    /// An allocation went with its context.
+    pub(crate) fn forget_allocation(&self, at: u64) {
+        self.synchronous.forget(at);
+        self.pools.any(|pool| pool.took_back(DevicePtr(at), None));
+    }
+
     /// The pool an allocation came from.
     pub(crate) fn pool_of(&self, at: DevicePtr) -> MemPool {
         let found = self.pools.find(|pool| pool.holds(at));
