@@ -23,7 +23,7 @@ pub(crate) mod watched;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_image::Takes;
@@ -311,9 +311,23 @@ impl Vgpu {
         self.global_at(at).is_some() || self.managed.has(at) && !self.managed.places(at)
     }
 
-    /// Whether a stream may stand at a function that touches managed memory.
+    /// Whether a stream may stand at a function that touches managed memory, or wait for one of another vGPU's that does.
     pub(crate) fn awaits_functions(&self) -> bool {
-        self.managed.is_used() && self.connection.has_host_functions()
+        self.managed.is_used()
+            && (self.connection.has_host_functions() || self.family().any(|its| its.connection.has_host_functions()))
+    }
+
+    /// For a message at which the server's driver waits for all work of the context: behind it nothing is fetched that a function
+    /// touches. So functions end before, and while what is returned lives none comes to a stream.
+    pub(crate) fn outlast_functions(&self) -> CudaResult<Option<RwLockWriteGuard<'_, bool>>> {
+        if !self.managed.is_used() {
+            return Ok(None);
+        }
+        let none_comes = floe_lock::write(&self.resets);
+        if self.awaits_functions() {
+            self.synchronize()?;
+        }
+        Ok(Some(none_comes))
     }
 
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.

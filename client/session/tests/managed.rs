@@ -295,6 +295,33 @@ fn threads_of_a_function_touch_while_its_stream_stands(client: &Client, server: 
     client.mem_free(at).unwrap();
 }
 
+unsafe extern "C" fn writes_late(at: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    // SAFETY: managed memory of the test's.
+    unsafe { at.cast::<u8>().write_volatile(3) };
+}
+
+/// The server's driver waits at a module's load for all work, also for a function whose bytes would come behind the load.
+fn a_modules_load_comes_behind_functions_that_may_touch_managed_memory(client: &Client, server: &Server) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    write(at, 9);
+    let (before, done) = (server.names().len(), server.count("HostFunctionDone"));
+    // SAFETY: the function touches managed memory of this test's.
+    let writes = unsafe { HostFunction::new(writes_late, at.0 as *mut c_void) };
+    client.launch_host_func(Stream::LEGACY, writes).unwrap();
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let asked = since(server, before);
+    let place = |name| asked.iter().position(|it| *it == name).unwrap_or_else(|| panic!("{asked:?}"));
+    assert!(place("SynchronizeContext") < place("LoadLibrary"), "{asked:?}");
+    server.wait_for("HostFunctionDone", done + 1);
+    client.ctx_synchronize().unwrap();
+    client.module_unload(module).unwrap();
+    let before = server.names().len();
+    client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    assert!(!since(server, before).contains(&"SynchronizeContext"), "nothing is waited for without a function");
+    client.mem_free(at).unwrap();
+}
+
 static IS_RELEASED: AtomicBool = AtomicBool::new(true);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
@@ -521,6 +548,7 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
     functions_bring_a_stream_apart(client, &server, function);
     threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
+    a_modules_load_comes_behind_functions_that_may_touch_managed_memory(client, &server);
     a_function_returns_while_work_waits_for_its_bytes(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
     a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client, function);

@@ -177,7 +177,7 @@ impl Loaded {
         }
         drop(globals);
         // The driver's unload waits for the GPU and would hold the issuer up, also for what a host function needs.
-        if vgpu.is_held() {
+        if vgpu.is_held() || vgpu.awaits_functions() {
             vgpu.synchronize()?;
         }
         vgpu.connection.post(&UnloadLibrary { library: LibraryId(self.id) })?;

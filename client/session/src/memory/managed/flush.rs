@@ -47,7 +47,7 @@ impl Vgpu {
     }
 
     /// All vGPUs of the program.
-    pub(super) fn family(&self) -> impl Iterator<Item = Arc<Self>> {
+    pub(crate) fn family(&self) -> impl Iterator<Item = Arc<Self>> {
         self.managed.family.get().into_iter().flatten().filter_map(Weak::upgrade)
     }
 }
