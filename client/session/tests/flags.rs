@@ -200,7 +200,8 @@ fn pools_of_other_kinds_are_refused() {
     let answer = |properties| pool(client, properties).map(drop);
     assert_eq!(answer(MemPoolProperties { usage: 2, ..MemPoolProperties::default() }), Ok(()));
     assert_eq!(answer(MemPoolProperties { usage: 4, ..MemPoolProperties::default() }), INVALID);
-    assert_eq!(answer(MemPoolProperties { handle_types: 8, ..MemPoolProperties::default() }), UNSUPPORTED);
+    assert_eq!(answer(MemPoolProperties { handle_types: 8, ..MemPoolProperties::default() }), Ok(()), "fabric handles");
+    assert_eq!(answer(MemPoolProperties { handle_types: 2, ..MemPoolProperties::default() }), UNSUPPORTED);
 }
 
 /// Waits of a stream that the server has seen.
