@@ -23,7 +23,7 @@ pub(crate) mod watched;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_image::Takes;
@@ -107,9 +107,9 @@ pub(crate) struct Vgpu {
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
     pub(crate) cache_configs: Mutex<HashMap<u32, u32>>,
-    /// Whether its contexts are being reset: from then on no function of the program comes to a stream, since the server's reset
-    /// waits for functions, and what a function touches is fetched behind the reset.
-    resets: RwLock<bool>,
+    /// Read while a function of the program comes to a stream, written for what waits for functions at the server: a load, an unload,
+    /// a reset. What a function touches would be fetched behind that. True while the vGPU is reset.
+    refuses_functions: RwLock<bool>,
     /// Grows with each reset: what was made before is gone.
     epoch: AtomicU64,
     ids: AtomicU64,
@@ -166,7 +166,7 @@ impl Vgpu {
             openings: Openings::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
-            resets: RwLock::new(false),
+            refuses_functions: RwLock::new(false),
             epoch: AtomicU64::new(0),
             ids: AtomicU64::new(1),
             collected_news: AtomicU64::new(0),
@@ -263,20 +263,27 @@ impl Vgpu {
 
     /// Puts a host function on a stream.
     pub(crate) fn host_function(&self, progress: &Arc<StreamProgress>, work: connection::HostWork) -> CudaResult<()> {
-        let is_program = work.is_program();
-        let resets = is_program.then(|| floe_lock::read(&self.resets));
-        match resets.as_deref() {
-            Some(true) => return Err(CudaError::CONTEXT_IS_DESTROYED),
-            // Another thread's reset was between the look-up of the stream and here.
-            Some(false) if progress.is_retired() => return Err(CudaError::INVALID_HANDLE),
-            _ => {}
-        }
-        if is_program {
-            self.expect_functions()?;
-        }
+        let _let_in = if work.is_program() { Some(self.let_function_in(progress)?) } else { None };
         // A synchronization of another thread sees it, or has nothing told to it that comes behind it.
         let _held = self.far.hold();
         self.connection.host_function(progress, self.next_id(), work)
+    }
+
+    /// Lets a function of the program come to a stream: until what is returned is dropped, nothing is sent that waits for functions.
+    ///
+    /// # Errors
+    /// CONTEXT_IS_DESTROYED while the vGPU is reset, INVALID_HANDLE where another thread's reset took the stream since it was
+    /// looked up.
+    fn let_function_in(&self, progress: &StreamProgress) -> CudaResult<RwLockReadGuard<'_, bool>> {
+        let refuses = floe_lock::read(&self.refuses_functions);
+        if *refuses {
+            return Err(CudaError::CONTEXT_IS_DESTROYED);
+        }
+        if progress.is_retired() {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        self.expect_functions()?;
+        Ok(refuses)
     }
 
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
@@ -323,7 +330,7 @@ impl Vgpu {
         if !self.managed.is_used() {
             return Ok(None);
         }
-        let none_comes = floe_lock::write(&self.resets);
+        let none_comes = floe_lock::write(&self.refuses_functions);
         if self.awaits_functions() {
             self.synchronize()?;
         }
@@ -337,8 +344,8 @@ impl Vgpu {
 
     /// Lets no function of the program come to a stream until this is said again with `false`. Those that were let are posted when this
     /// returns.
-    pub(crate) fn refuse_functions(&self, resets: bool) {
-        *floe_lock::write(&self.resets) = resets;
+    pub(crate) fn refuse_functions(&self, refuses: bool) {
+        *floe_lock::write(&self.refuses_functions) = refuses;
     }
 
     /// Whether work in flight still uses memory of the program's.

@@ -177,10 +177,11 @@ impl Loaded {
         }
         drop(globals);
         // The driver's unload waits for the GPU and would hold the issuer up, also for what a host function needs.
-        if vgpu.is_held() || vgpu.awaits_functions() {
+        let _none_comes = vgpu.outlast_functions()?;
+        if vgpu.is_held() {
             vgpu.synchronize()?;
         }
-        vgpu.connection.post(&UnloadLibrary { library: LibraryId(self.id) })?;
+        vgpu.connection.post(&UnloadLibrary { library: self.library() })?;
         Ok(())
     }
 
@@ -221,7 +222,7 @@ impl Loaded {
             return posted;
         }
         let id = vgpu.next_id();
-        let answer = vgpu.connection.ask(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) })?;
+        let answer = vgpu.connection.ask(&FindKernel { library: self.library(), name, kernel: KernelId(id) })?;
         self.found(known, name, id, answer)
     }
 
@@ -244,7 +245,7 @@ impl Loaded {
         let mut tickets = Vec::with_capacity(unknown.len());
         for name in unknown {
             let id = self.vgpu.next_id();
-            let message = FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) };
+            let message = FindKernel { library: self.library(), name, kernel: KernelId(id) };
             tickets.push((name, id, connection.begin(&message)?));
         }
         connection.flush()?;
@@ -267,7 +268,7 @@ impl Loaded {
         let ahead = ahead.map(|coming| coming.arrives(&vgpu.connection)).transpose()?;
         let answer = match ahead.filter(|answer| answer.status == 0) {
             Some(answer) => answer,
-            None => vgpu.call(&FindGlobal { library: LibraryId(self.id), name })?,
+            None => vgpu.call(&FindGlobal { library: self.library(), name })?,
         };
         let reply = vgpu.connection.read(FindGlobal::decode_reply(&answer.body))?;
         let found = (reply.at.0, reply.bytes);
@@ -293,7 +294,7 @@ impl Loaded {
         if let Some(names) = self.names.get() {
             return Ok(names);
         }
-        let answer = self.vgpu.call(&ListKernels { library: LibraryId(self.id) })?;
+        let answer = self.vgpu.call(&ListKernels { library: self.library() })?;
         let reply = self.vgpu.connection.read(ListKernels::decode_reply(&answer.body))?;
         let names = reply.names.iter().map(|name| (*name).to_owned()).collect();
         Ok(self.names.get_or_init(|| names))

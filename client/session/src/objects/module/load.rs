@@ -113,7 +113,7 @@ impl Loaded {
             let id = vgpu.next_id();
             contents.send(vgpu, id, &missing)?;
             let message = load_message(id, contents.source(), context, options);
-            // A module's load waits for its context's work, on an H200; a library's does not.
+            // On an H200 a module's load did not end beside such a function. A library's was not tried.
             let none_comes = if message.at_once { vgpu.outlast_functions()? } else { None };
             let (answer, also) = ask(&message)?;
             drop(none_comes);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use floe_abi::{Context, CudaError, CudaResult};
 use floe_image::{Kernels, Limits, Takes};
 use floe_surface::{Image, JitOptions};
-use floe_wire::{FindKernel, KernelId, LibraryId};
+use floe_wire::{FindKernel, KernelId};
 
 use super::load::{Seen, load_message, refused};
 use super::{Found, Loaded};
@@ -101,7 +101,7 @@ impl Loaded {
         };
         let (vgpu, id) = (&self.vgpu, self.vgpu.next_id());
         let bounds = Bounds::of(facts, vgpu);
-        let message = FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) };
+        let message = FindKernel { library: self.library(), name, kernel: KernelId(id) };
         let asked = vgpu.connection.ask_foretold(&message, bounds.check_of(name));
         Some(asked.map(|ticket| {
             let expected = Expected::of(ticket, self.loading.clone());
