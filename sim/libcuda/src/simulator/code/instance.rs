@@ -180,10 +180,6 @@ impl Simulator {
                 for (at, _) in program.managed().iter().filter_map(|name| program.global(name)) {
                     device.memory.is_managed_global(at);
                 }
-                // Where one was before, another's binding may be left.
-                for (_, at) in program.texture_references() {
-                    context.kernels.bind_reference(at, None);
-                }
                 let instance = Instance { program, context: context.serial, device: context.device, variables };
                 if given.eager
                     && let Err(error) = check_all(&instance, &given.names, options)
@@ -205,6 +201,10 @@ impl Simulator {
     /// Frees an instance's variables. Its kernels may not run any more.
     pub(crate) fn discard(&self, instance: &Instance) {
         let Some(device) = self.devices.get(instance.device) else { return };
+        // Another module's may lie there next.
+        if let Some(context) = self.contexts.by_serial(instance.context) {
+            instance.program.texture_references().for_each(|(_, at)| context.kernels.bind_reference(at, None));
+        }
         for address in &instance.variables {
             device.memory.free_global(*address);
         }
