@@ -18,3 +18,9 @@
             std::exit(1);                                                                                  \
         }                                                                                                  \
     } while (0)
+
+// Whether a driver call gave the code that it should; prints what it gave where it did not.
+inline bool says(CUresult got, CUresult want, const char *what, Verdict &verdict) {
+    if (got != want) std::printf("  %s: %d instead of %d\n", what, static_cast<int>(got), static_cast<int>(want));
+    return verdict.expect(got == want, what);
+}

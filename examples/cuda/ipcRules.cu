@@ -8,11 +8,6 @@
 
 constexpr size_t count = 1000;
 
-static bool says(CUresult got, CUresult want, const char *what, Verdict &verdict) {
-    if (got != want) std::printf("  %s: %d instead of %d\n", what, static_cast<int>(got), static_cast<int>(want));
-    return verdict.expect(got == want, what);
-}
-
 static CUdeviceptr allocation(int value, size_t values = count) {
     CUdeviceptr at = 0;
     CHECK_DRIVER(cuMemAlloc(&at, values * sizeof(int)));

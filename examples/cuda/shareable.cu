@@ -12,11 +12,6 @@
 
 constexpr size_t count = 5000;
 
-static bool says(CUresult got, CUresult want, const char *what, Verdict &verdict) {
-    if (got != want) std::printf("  %s: %d instead of %d\n", what, static_cast<int>(got), static_cast<int>(want));
-    return verdict.expect(got == want, what);
-}
-
 static CUdevice begin_sharing(int rank) {
     const CUdevice device = begin(rank);
     int by_descriptor = 0, pools = 0, events = 0;

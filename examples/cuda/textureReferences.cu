@@ -3,6 +3,7 @@
 // with. What no program said is as an H200's driver has it.
 // No argument. Checks all values, what references say of themselves, and the errors.
 #include "check_driver.h"
+#include "ranks.h"
 
 #include <cstring>
 #include <vector>
@@ -64,11 +65,6 @@ done:
 )";
 
 constexpr unsigned width = 16, height = 8, count = width * height;
-
-static bool says(CUresult got, CUresult want, const char *what, Verdict &verdict) {
-    if (got != want) std::printf("  %s: %d instead of %d\n", what, static_cast<int>(got), static_cast<int>(want));
-    return verdict.expect(got == want, what);
-}
 
 static CUdeviceptr filled(float value, size_t values) {
     CUdeviceptr at = 0;
@@ -261,12 +257,7 @@ static void errors(Program &its) {
 }
 
 int main() {
-    CHECK_DRIVER(cuInit(0));
-    CUdevice device;
-    CUcontext context;
-    CHECK_DRIVER(cuDeviceGet(&device, 0));
-    CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_DRIVER(cuCtxSetCurrent(context));
+    begin(0);
     Program its;
     unbound(its);
     arrays(its);
