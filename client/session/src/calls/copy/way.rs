@@ -9,8 +9,8 @@ use crate::memory::sending::{Reading, Sending};
 use crate::memory::staging;
 
 /// Bytes of a synchronous copy from which on the wait for a DMA pays. The processor copies fewer bytes in less time
-/// than an answer takes, and the program then waits for nothing. Of this many, a copy by slots took 18 us where one
-/// followed the other, and a DMA with its wait 11 (H200 host).
+/// than an answer takes, and the program then waits for nothing. Of this many, copies by slots took 22 us where one
+/// followed the other, and a DMA with its wait 13 (H200 host).
 const WORTH_WAITING: usize = 64 << 10;
 /// Bytes of a copy from which on it is worth waking another thread to write it.
 const BORROWED_FROM: usize = 128 << 10;
