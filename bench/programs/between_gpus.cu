@@ -83,7 +83,45 @@ static void peers() {
     done();
 }
 
+// Copies to a device that kernels do not reach, as one of another server, beside copies from pinned memory to the one that
+// they leave. "part" is how many of the latter one takes.
+static void servers() {
+    section = "servers";
+    const int other = other_device();
+    constexpr size_t kBytes = 1 << 30;
+    void *there = nullptr, *here = nullptr, *host = nullptr;
+    CHECK(cudaSetDevice(other));
+    CHECK(cudaMalloc(&there, kBytes));
+    CHECK(cudaSetDevice(0));
+    CHECK(cudaMalloc(&here, kBytes));
+    CHECK(cudaMallocHost(&host, kBytes));
+    uint32_t seed = 1;
+    const struct { const char *name; size_t bytes; } sizes[] = {{"256MB", 256 << 20}, {"1GB", kBytes}};
+    for (const auto &size : sizes) {
+        auto *const words = static_cast<uint32_t *>(host);
+        const size_t count = size.bytes / sizeof *words;
+        for (size_t at = 0; at < count; ++at) words[at] = seed = seed * 1664525u + 1013904223u;
+        const uint32_t last = seed;
+        const double up = measure((std::string("servers.up.") + size.name).c_str(), 1, [&] {
+            CHECK(cudaMemcpyAsync(here, host, size.bytes, cudaMemcpyHostToDevice));
+            synchronize();
+        }, idle, size.bytes);
+        const double across = measure((std::string("servers.copy.") + size.name).c_str(), 1, [&] {
+            CHECK(cudaMemcpyPeerAsync(there, other, here, 0, size.bytes));
+            synchronize();
+        }, idle, size.bytes);
+        count_of((std::string("servers.part.") + size.name).c_str(), across / up);
+        std::memset(host, 0, size.bytes);
+        CHECK(cudaMemcpy(host, there, size.bytes, cudaMemcpyDeviceToHost));
+        uint32_t wanted = last;
+        for (size_t at = count; at-- > 0; wanted = (wanted - 1013904223u) * 4276115653u) {
+            if (words[at] != wanted) fail("cudaMemcpyPeerAsync", "not every word was copied");
+        }
+    }
+    done();
+}
+
 int main(int argc, char **argv) {
-    const Section sections[] = {{"peers", peers}};
+    const Section sections[] = {{"peers", peers}, {"servers", servers}};
     return run_sections("between_gpus", sections, argc, argv);
 }

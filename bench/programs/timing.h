@@ -43,13 +43,19 @@ constexpr size_t kFewestBatches = 5, kMostBatches = 2000;
 // From here on a copy is a matter of rate; below, of what the call costs.
 constexpr size_t kLeastOfARate = 64 << 10;
 
-static void report(const char *name, std::vector<double> times, uint64_t bytes = 0) {
+static double report(const char *name, std::vector<double> times, uint64_t bytes = 0) {
     std::sort(times.begin(), times.end());
     const size_t count = times.size();
     std::printf("{\"kind\":\"time\",\"name\":\"%s\",\"seconds\":%.9g,\"low\":%.9g,\"high\":%.9g,\"iterations\":%zu",
                 name, times[count / 2], times[count / 10], times[count - 1 - count / 10], count);
     if (bytes != 0) std::printf(",\"bytes\":%llu", static_cast<unsigned long long>(bytes));
     std::printf("}\n");
+    std::fflush(stdout);
+    return times[count / 2];
+}
+
+static void count_of(const char *name, double per_unit) {
+    std::printf("{\"kind\":\"count\",\"name\":\"%s\",\"per_unit\":%.9g}\n", name, per_unit);
     std::fflush(stdout);
 }
 
@@ -84,9 +90,10 @@ class Turns {
     std::vector<int> processors_;
 };
 
-// Times batches of `each` calls of `work` until the budget is spent; `settle` runs between batches, untimed.
+// Times batches of `each` calls of `work` until the budget is spent, and returns the median; `settle` runs between batches,
+// untimed.
 template <typename Work, typename Settle>
-static void measure(const char *name, int each, Work work, Settle settle, uint64_t bytes = 0) {
+static double measure(const char *name, int each, Work work, Settle settle, uint64_t bytes = 0) {
     static const Turns turns;
     std::vector<double> times;
     for (size_t turn = 0; turn < turns.count(); ++turn) {
@@ -104,7 +111,7 @@ static void measure(const char *name, int each, Work work, Settle settle, uint64
             settle();
         }
     }
-    report(name, std::move(times), bytes);
+    return report(name, std::move(times), bytes);
 }
 
 static void done() {

@@ -205,7 +205,7 @@ impl Tested<'_> {
         };
         let words: Vec<PathBuf> = [executable].into_iter().chain(program.args.iter().map(PathBuf::from)).collect();
         let run = |way: Way| {
-            let mut command = server.started(installation, &words, way, 1, cpu_device);
+            let mut command = server.started(installation, &words, way, cpu_device);
             command.current_dir(&place);
             self.run(program, command, way)
         };

@@ -174,7 +174,7 @@ impl Programs<'_> {
         eprintln!("floe-bench: {}, {}", variant.title, way.name());
         let name: String = variant.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         checks::run(&self.logs.join(format!("{name}.{}.log", way.name())), || {
-            let mut command = self.server.started(self.installation, words, way, 1, self.cpu_device);
+            let mut command = self.server.started(self.installation, words, way, self.cpu_device);
             command.envs(variant.environment.iter().map(|(name, value)| (name, value)));
             command.env("PYTHONDONTWRITEBYTECODE", "1");
             command

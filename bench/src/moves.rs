@@ -186,7 +186,7 @@ fn row(case: Case, made: &Made, gap_ms: f64) -> Row {
 /// Starts the program that never rests.
 fn steady(installation: &Installation, server: &Server, way: Way, case: Case) -> Result<Asked> {
     let words = [installation.bench_program("steady")?, case.gib.to_string().into(), case.changes.to_string().into()];
-    Asked::start(server.started(installation, &words, way, 1, false))
+    Asked::start(server.started(installation, &words, way, false))
 }
 
 /// Its longest time between two steps since the last question, in milliseconds, when it has run for a while.

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -53,11 +54,43 @@ impl Server {
         folder: &Path,
         flags: &[&str],
     ) -> Result<Self> {
+        Self::start_at("127.0.0.1:0", installation, library, folder, flags)
+    }
+
+    /// Two, with one token, each of which knows the other by every way. The second has a folder within `folder`.
+    ///
+    /// # Errors
+    /// When one does not listen.
+    pub(crate) fn start_two(installation: &Installation, library: &str, folder: &Path) -> Result<[Self; 2]> {
+        let folders = [folder.to_path_buf(), folder.join("second")];
+        std::fs::create_dir_all(&folders[1]).context("no folder for the second server")?;
+        // Each has to know the other's port before that listens.
+        let reserved = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()));
+        let [first, second] = reserved;
+        let ports = [first.context("no free port")?.port(), second.context("no free port")?.port()];
+        let start = |index: usize| {
+            let (port, socket) = (ports[1 - index], folders[1 - index].join("floed.sock"));
+            let other = format!("localhost:{port},unix://{}", socket.display());
+            let at = format!("127.0.0.1:{}", ports[index]);
+            Self::start_at(&at, installation, library, &folders[index], &["--peer", &other])
+        };
+        let first = start(0)?;
+        std::fs::copy(folders[0].join("token"), folders[1].join("token")).context("the first has no token")?;
+        Ok([first, start(1)?])
+    }
+
+    fn start_at(
+        listen: &str,
+        installation: &Installation,
+        library: &str,
+        folder: &Path,
+        flags: &[&str],
+    ) -> Result<Self> {
         let token_file = folder.join("token");
         let [certificate, key] = certificate(folder)?;
         let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
         let mut process = Command::new(installation.floed())
-            .args(["--listen", "tcp://127.0.0.1:0", "--clear-text", "--device-library", library])
+            .args(["--listen", &format!("tcp://{listen}"), "--clear-text", "--device-library", library])
             .args(flags)
             // As many as programs ask for. Unless they are configured, they choose by the machine.
             .args(["--bulk-connections", &MOST_CONNECTIONS.to_string(), "--socket"])
@@ -113,12 +146,15 @@ impl Server {
     }
 
     /// As many vGPUs by this way: of a GPU each, and of the first where there are too few.
-    fn devices(&self, way: Way, count: u32) -> String {
+    pub(crate) fn devices(&self, way: Way, count: u32) -> String {
+        (0..count).map(|gpu| self.device_of(way, gpu)).collect::<Vec<_>>().join(",")
+    }
+
+    /// A GPU of it by this way, or its first where there are too few.
+    pub(crate) fn device_of(&self, way: Way, gpu: u32) -> String {
         let first = self.device(way);
-        let server = first.trim_end_matches(":0");
-        let is_there = |gpu: &u32| *gpu == 0 || Path::new(&format!("/dev/nvidia{gpu}")).exists();
-        let gpu = |wanted: u32| Some(wanted).filter(is_there).unwrap_or_default();
-        (0..count).map(|wanted| format!("{server}:{}", gpu(wanted))).collect::<Vec<_>>().join(",")
+        let is_there = gpu == 0 || Path::new(&format!("/dev/nvidia{gpu}")).exists();
+        format!("{}:{}", first.trim_end_matches(":0"), if is_there { gpu } else { 0 })
     }
 
     /// Its first GPU by TCP: `clear`, `tcp` or `tls`.
@@ -131,18 +167,29 @@ impl Server {
         command.env("FLOE_TOKEN_FILE", &self.token_file).env("FLOE_TLS_AUTHORITIES", &self.certificate);
     }
 
-    /// A program natively, on the CPU device if `cpu_device`, or through floe by this way with so many vGPUs.
+    /// A program natively, on the CPU device if `cpu_device`, or through floe by this way with one vGPU.
     pub(crate) fn started(
         &self,
         installation: &Installation,
         words: &[PathBuf],
         way: Way,
-        vgpus: u32,
+        cpu_device: bool,
+    ) -> Command {
+        self.started_on(installation, words, way, &self.devices(way, 1), cpu_device)
+    }
+
+    /// The same with these vGPUs, as `floe run --on` takes them.
+    pub(crate) fn started_on(
+        &self,
+        installation: &Installation,
+        words: &[PathBuf],
+        way: Way,
+        vgpus: &str,
         cpu_device: bool,
     ) -> Command {
         if way != Way::Native {
             let mut command = Command::new(installation.floe());
-            command.args(["run", "--on", &self.devices(way, vgpus), "--"]).args(words);
+            command.args(["run", "--on", vgpus, "--"]).args(words);
             self.give_token(&mut command);
             return command;
         }

@@ -31,8 +31,8 @@ use rounds::Bench;
 /// Flags of `floe-bench speed`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Programs or sections to measure: driver_calls (launches, events, allocations, copies), first_result
-    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory)
+    /// Programs or sections to measure: driver_calls (launches, events, allocations, copies), between_gpus (peers,
+    /// servers), collectives (one_process, two_processes), first_result (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory)
     /// [default: all; on a CPU device: driver_calls]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
@@ -71,11 +71,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
-    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
+    let library = &arguments.equipment.device_library;
+    let [server, second] = Server::start_two(&installation, library, folder.path())?;
     let gpu = server.gpu(&installation)?;
     let bench = Bench {
         installation: &installation,
         server: &server,
+        second: &second,
         cpu_device: gpu.kind == "cpu",
         python: &arguments.equipment.python,
         quick: arguments.quick,

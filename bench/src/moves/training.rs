@@ -118,7 +118,7 @@ impl With<'_> {
 
     /// Trains a model and moves it meanwhile; its losses come, too.
     fn moved(&self, model: &'static str, way: Way, quick: bool) -> Result<(Trained, Vec<String>)> {
-        let command = self.server.started(self.installation, &self.words(model, None)?, way, 1, false);
+        let command = self.server.started(self.installation, &self.words(model, None)?, way, false);
         let mut program = Asked::start(command)?;
         program.ask()?;
         std::thread::sleep(ALONE);
@@ -144,7 +144,7 @@ impl With<'_> {
         let mut natives = Vec::new();
         for (trained, losses) in trained.iter() {
             let words = self.words(trained.model, Some(losses.len()))?;
-            let command = self.server.started(self.installation, &words, Way::Native, 1, false);
+            let command = self.server.started(self.installation, &words, Way::Native, false);
             natives.push(Asked::start(command)?);
         }
         for ((trained, losses), native) in trained.iter_mut().zip(natives) {

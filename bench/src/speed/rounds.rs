@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::findings::Findings;
 use super::line::Line;
 use super::together::{self, Plan};
-use super::workload::{Course, Runner, Workload};
+use super::workload::{Course, Runner, Vgpus, Workload};
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::program::memory;
@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) struct Bench<'a> {
     pub(crate) installation: &'a Installation,
     pub(crate) server: &'a Server,
+    /// For programs with vGPUs of two servers.
+    pub(crate) second: &'a Server,
     /// Whether the device is the CPU device: native then means its library in the program's own process.
     pub(crate) cpu_device: bool,
     pub(crate) python: &'a str,
@@ -106,7 +108,11 @@ impl Bench<'_> {
             Runner::Python => vec![self.python.into(), file],
         };
         let budget = if self.quick { workload.budget.1 } else { workload.budget.0 };
-        let mut command = self.server.started(self.installation, &words, way, workload.vgpus, self.cpu_device);
+        let vgpus = match workload.vgpus {
+            Vgpus::Of(count) => self.server.devices(way, count),
+            Vgpus::OfTwoServers => format!("{},{}", self.server.device(way), self.second.device_of(way, 1)),
+        };
+        let mut command = self.server.started_on(self.installation, &words, way, &vgpus, self.cpu_device);
         command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("FLOE_STATS", format!("json:{}", counts.display()));
         if self.rotate {

@@ -22,6 +22,15 @@ pub(crate) enum Course {
     Once,
 }
 
+/// The vGPUs of a program: of a GPU each where there are enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vgpus {
+    /// Of one server.
+    Of(u32),
+    /// Two, of a server each, which know each other.
+    OfTwoServers,
+}
+
 /// One program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Workload {
@@ -34,7 +43,7 @@ pub(crate) struct Workload {
     /// Its sections in the order they run; each can be asked for alone.
     pub(crate) sections: &'static [&'static str],
     /// The vGPUs that it has through floe.
-    pub(crate) vgpus: u32,
+    pub(crate) vgpus: Vgpus,
     /// Milliseconds one measurement may take: in full, in a quick run.
     pub(crate) budget: (u32, u32),
 }
@@ -46,7 +55,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Executable,
         course: Course::InSuccession,
         sections: &["launches", "events", "allocations", "copies"],
-        vgpus: 1,
+        vgpus: Vgpus::Of(1),
         budget: (200, 80),
     },
     Workload {
@@ -54,15 +63,23 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Executable,
         course: Course::InSuccession,
         sections: &["peers"],
-        vgpus: 2,
+        vgpus: Vgpus::Of(2),
         budget: (200, 80),
+    },
+    Workload {
+        file: "between_gpus",
+        runner: Runner::Executable,
+        course: Course::InSuccession,
+        sections: &["servers"],
+        vgpus: Vgpus::OfTwoServers,
+        budget: (2000, 600),
     },
     Workload {
         file: "collectives",
         runner: Runner::Executable,
         course: Course::InSuccession,
         sections: &["one_process", "two_processes"],
-        vgpus: 2,
+        vgpus: Vgpus::Of(2),
         budget: (200, 80),
     },
     Workload {
@@ -70,7 +87,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::InSuccession,
         sections: &["start"],
-        vgpus: 1,
+        vgpus: Vgpus::Of(1),
         budget: (1, 1),
     },
     Workload {
@@ -78,7 +95,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::ByTurns,
         sections: &["encoder", "eager", "matmul", "sum", "graph"],
-        vgpus: 1,
+        vgpus: Vgpus::Of(1),
         budget: (800, 300),
     },
     Workload {
@@ -86,7 +103,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::ByTurns,
         sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
-        vgpus: 1,
+        vgpus: Vgpus::Of(1),
         budget: (1500, 500),
     },
     // Memory is measured for the whole GPU, so no other process may use it.
@@ -95,7 +112,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Python,
         course: Course::Once,
         sections: &["memory"],
-        vgpus: 1,
+        vgpus: Vgpus::Of(1),
         budget: (1, 1),
     },
 ];
