@@ -210,6 +210,42 @@ static void rows(Program &its) {
     its.verdict.expect(got == at, "the memory that it is of");
 }
 
+// Other elements and other arrays in their place, also where what was read before is gone.
+static void in_place(Program &its) {
+    const size_t pitch = 512;
+    const unsigned columns = pitch / sizeof(float);
+    std::vector<float> words(columns * height), narrow(count), wide(count);
+    for (unsigned index = 0; index < words.size(); ++index) words[index] = static_cast<float>(index);
+    for (unsigned index = 0; index < count; ++index) {
+        const unsigned row = index / width * columns, column = index % width;
+        narrow[index] = words[row + column];
+        wide[index] = words[row + 4 * column];
+    }
+    CUdeviceptr at = 0;
+    CHECK_DRIVER(cuMemAlloc(&at, words.size() * sizeof(float)));
+    CHECK_DRIVER(cuMemcpyHtoD(at, words.data(), words.size() * sizeof(float)));
+    CUDA_ARRAY_DESCRIPTOR shape = {columns, height, CU_AD_FORMAT_FLOAT, 1};
+    CHECK_DRIVER(cuTexRefSetAddress2D(its.image, &shape, at, pitch));
+    its.launch_sample();
+    its.equal("rows as wide as their pitch", narrow);
+    shape = {columns / 4, height, CU_AD_FORMAT_FLOAT, 4};
+    CHECK_DRIVER(cuTexRefSetAddress2D(its.image, &shape, at, pitch));
+    its.launch_sample();
+    its.equal("the same of wider elements", wide);
+    std::vector<float> first(count, 5), second(count, 6);
+    CUarray array = array_of(first);
+    CHECK_DRIVER(cuTexRefSetArray(its.image, array, CU_TRSA_OVERRIDE_FORMAT));
+    its.launch_sample();
+    its.equal("an array in place of memory", first);
+    CHECK_DRIVER(cuArrayDestroy(array));
+    array = array_of(second);
+    CHECK_DRIVER(cuTexRefSetFlags(its.image, 0));
+    CHECK_DRIVER(cuTexRefSetFilterMode(its.image, CU_TR_FILTER_MODE_POINT));
+    CHECK_DRIVER(cuTexRefSetArray(its.image, array, CU_TRSA_OVERRIDE_FORMAT));
+    its.launch_sample();
+    its.equal("another array in place of one that is gone", second);
+}
+
 static void lines(Program &its) {
     CUdeviceptr ones = filled(1, 1024), twos = filled(2, 1024);
     size_t offset = 7;
@@ -262,6 +298,7 @@ int main() {
     unbound(its);
     arrays(its);
     rows(its);
+    in_place(its);
     lines(its);
     errors(its);
     CHECK_DRIVER(cuModuleUnload(its.module));

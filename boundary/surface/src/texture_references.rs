@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{
     CudaError, CudaResult, Module, ResourceDescriptor, TextureDescriptor, TextureReference, address_mode, array_format,
@@ -42,6 +42,11 @@ impl TextureReferenceState {
         }
     }
 
+    /// What is read, whatever the format of its elements.
+    fn read(&self) -> Option<ResourceDescriptor> {
+        self.resource.map(|resource| ResourceDescriptor { format: 0, channels: 0, ..resource })
+    }
+
     /// The handle or address that is read, where it is one of these kinds.
     pub(crate) fn place(&self, kinds: &[u32]) -> CudaResult<u64> {
         let found = self.resource.filter(|resource| kinds.contains(&resource.kind));
@@ -53,30 +58,70 @@ impl TextureReferenceState {
 #[derive(Debug)]
 struct Kept {
     reader: Option<(Module, CString)>,
-    state: TextureReferenceState,
+    /// Held while a change is told, so that of two threads' changes the last is the one that kernels read.
+    state: Mutex<TextureReferenceState>,
 }
 
 /// The texture references of the process.
 #[derive(Debug, Default)]
 pub struct TextureReferences {
     kept: Mutex<References>,
+    /// Held while it is found out whether a module has a reference, which begins it anew.
+    finding: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct References {
     last: u64,
-    by_number: HashMap<u64, Kept>,
+    by_number: HashMap<u64, Arc<Kept>>,
 }
+
+impl Kept {
+    /// Tells what kernels read, where a module reads it.
+    fn bind(&self, state: &TextureReferenceState, bind: &impl Bind) -> CudaResult<()> {
+        self.reader.as_ref().map_or(Ok(()), |(module, name)| bind(*module, name, state))
+    }
+
+    /// What is said after a change to `new` was refused: `Err`, and all is as before, where that can be. What was read may be gone,
+    /// or have no room for elements of a new format. Then kernels read nothing until something is bound.
+    fn fall_back(
+        &self,
+        (known, new): (&mut TextureReferenceState, &TextureReferenceState),
+        error: CudaError,
+        bind: &impl Bind,
+    ) -> CudaResult<()> {
+        let binds = new.read() != known.read();
+        let is_of_format = !binds && new.description == known.description;
+        if !is_of_format && self.bind(known, bind).is_ok() {
+            return Err(error);
+        }
+        let words = if binds { *known } else { *new };
+        *known = TextureReferenceState { resource: None, ..words };
+        self.bind(known, bind)?;
+        if binds { Err(error) } else { Ok(()) }
+    }
+}
+
+/// Tells an implementation what kernels of a module read by the reference of a name.
+pub trait Bind: Fn(Module, &CStr, &TextureReferenceState) -> CudaResult<()> {}
+
+impl<F: Fn(Module, &CStr, &TextureReferenceState) -> CudaResult<()>> Bind for F {}
 
 impl References {
     fn add(&mut self, reader: Option<(Module, CString)>) -> TextureReference {
         self.last += 1;
-        self.by_number.insert(self.last, Kept { reader, state: TextureReferenceState::default() });
+        self.by_number.insert(self.last, Arc::new(Kept { reader, state: Mutex::default() }));
         TextureReference(self.last)
     }
 
-    fn get(&self, reference: TextureReference) -> CudaResult<&Kept> {
+    fn get(&self, reference: TextureReference) -> CudaResult<&Arc<Kept>> {
         self.by_number.get(&reference.0).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn of_module(&self, module: Module, name: &CStr) -> Option<TextureReference> {
+        let is_it = |its: &Kept| its.reader.as_ref().is_some_and(|(its, known)| *its == module && **known == *name);
+        let found = self.by_number.iter().find(|(_, its)| is_it(its));
+        found.map(|(number, _)| TextureReference(*number))
     }
 }
 
@@ -91,13 +136,16 @@ impl TextureReferences {
         name: &CStr,
         check: impl FnOnce() -> CudaResult<()>,
     ) -> CudaResult<TextureReference> {
-        let mut kept = lock(&self.kept);
-        let is_it = |its: &Kept| its.reader.as_ref().is_some_and(|(its, known)| *its == module && **known == *name);
-        if let Some((number, _)) = kept.by_number.iter().find(|(_, its)| is_it(its)) {
-            return Ok(TextureReference(*number));
+        let known = || lock(&self.kept).of_module(module, name);
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let _finding = lock(&self.finding);
+        if let Some(known) = known() {
+            return Ok(known);
         }
         check()?;
-        Ok(kept.add(Some((module, name.to_owned()))))
+        Ok(lock(&self.kept).add(Some((module, name.to_owned()))))
     }
 
     /// One that no module reads.
@@ -121,7 +169,9 @@ impl TextureReferences {
     }
 
     pub(crate) fn state(&self, reference: TextureReference) -> CudaResult<TextureReferenceState> {
-        lock(&self.kept).get(reference).map(|kept| kept.state)
+        let kept = Arc::clone(lock(&self.kept).get(reference)?);
+        let state = *lock(&kept.state);
+        Ok(state)
     }
 
     /// Changes what is said of a reference, unless `bind` refuses; it is told where a module reads something, or did.
@@ -129,23 +179,33 @@ impl TextureReferences {
         &self,
         reference: TextureReference,
         change: impl FnOnce(&mut TextureReferenceState) -> CudaResult<()>,
-        bind: impl FnOnce(Module, &CStr, &TextureReferenceState) -> CudaResult<()>,
+        bind: impl Bind,
     ) -> CudaResult<()> {
-        // Held meanwhile, so that of two threads' changes the last is the one that kernels read.
-        let mut kept = lock(&self.kept);
-        let known = kept.get(reference)?;
-        let mut state = known.state;
+        let kept = Arc::clone(lock(&self.kept).get(reference)?);
+        let mut known = lock(&kept.state);
+        let mut state = *known;
         change(&mut state)?;
         state.settle();
-        if let Some((module, name)) = &known.reader
-            && (state.resource.is_some() || known.state.resource.is_some())
+        if (state.resource.is_some() || known.resource.is_some())
+            && let Err(error) = kept.bind(&state, &bind)
         {
-            bind(*module, name, &state)?;
+            return kept.fall_back((&mut *known, &state), error, &bind);
         }
-        if let Some(known) = kept.by_number.get_mut(&reference.0) {
-            known.state = state;
-        }
+        *known = state;
         Ok(())
+    }
+
+    /// What these descriptors name is about to go: kernels read nothing there any more.
+    pub fn let_go(&self, goes: impl Fn(&ResourceDescriptor) -> bool, bind: impl Bind) {
+        let all: Vec<_> = lock(&self.kept).by_number.values().cloned().collect();
+        for kept in all {
+            let mut state = lock(&kept.state);
+            if state.resource.as_ref().is_some_and(&goes) {
+                state.resource = None;
+                // An implementation that fails in this runs no kernels either.
+                let _ = kept.bind(&state, &bind);
+            }
+        }
     }
 }
 
@@ -208,5 +268,62 @@ mod tests {
         let before = told.borrow().len();
         assert_eq!(change(&|state| state.format = 2), Ok(()));
         assert_eq!(told.borrow().len(), before);
+    }
+
+    /// An implementation where these places are gone, and rows have room for one channel.
+    fn bound(gone: &[u64], told: &RefCell<Option<TextureReferenceState>>) -> impl Bind {
+        move |_: Module, _: &CStr, state: &TextureReferenceState| {
+            let is_good = |read: &ResourceDescriptor| !gone.contains(&read.place) && read.channels == 1;
+            if state.resource.as_ref().is_some_and(|read| !is_good(read)) || state.description.filter_mode > 1 {
+                return Err(CudaError::INVALID_HANDLE);
+            }
+            *told.borrow_mut() = Some(*state);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_gone_is_read_no_more_and_something_else_can_be_bound() {
+        let (references, told) = (TextureReferences::default(), RefCell::new(None));
+        let reference = references.of_module(Module(1), c"tex", || Ok(())).unwrap_or_default();
+        let change = |gone: &[u64], what: &dyn Fn(&mut TextureReferenceState)| {
+            let change = |state: &mut TextureReferenceState| {
+                what(state);
+                Ok(())
+            };
+            references.change(reference, change, bound(gone, &told))
+        };
+        let place = || told.borrow().and_then(|state| state.resource).map(|read| read.place);
+        assert_eq!(change(&[], &|state| state.resource = Some(linear(512))), Ok(()));
+        assert_eq!(change(&[512], &|state| state.description.flags = 2), Ok(()), "a word is only kept");
+        assert_eq!(place(), None);
+        assert_eq!(change(&[512], &|state| state.resource = Some(linear(1024))), Ok(()));
+        assert_eq!((place(), told.borrow().map(|state| state.description.flags)), (Some(1024), Some(2)));
+        assert_eq!(change(&[1024], &|state| state.resource = Some(linear(1024))), Err(CudaError::INVALID_HANDLE));
+        assert_eq!(place(), None);
+        assert_eq!(change(&[], &|state| state.resource = Some(linear(2048))), Ok(()));
+        assert_eq!(change(&[], &|state| state.description.filter_mode = 7), Err(CudaError::INVALID_HANDLE));
+        assert_eq!(place(), Some(2048), "what was refused changes nothing");
+        references.let_go(|read| read.place == 4096, bound(&[], &told));
+        assert_eq!(place(), Some(2048));
+        references.let_go(|read| read.place == 2048, bound(&[], &told));
+        assert_eq!(place(), None);
+    }
+
+    #[test]
+    fn a_format_that_the_rows_have_no_room_for_is_kept_for_other_rows() {
+        let (references, told) = (TextureReferences::default(), RefCell::new(None));
+        let reference = references.of_module(Module(1), c"tex", || Ok(())).unwrap_or_default();
+        let bind = |state: &mut TextureReferenceState| {
+            state.resource = Some(linear(512));
+            Ok(())
+        };
+        assert_eq!(references.change(reference, bind, bound(&[], &told)), Ok(()));
+        let widen = |state: &mut TextureReferenceState| {
+            state.channels = 4;
+            Ok(())
+        };
+        assert_eq!(references.change(reference, widen, bound(&[], &told)), Ok(()));
+        assert_eq!(told.borrow().map(|state| (state.resource, state.channels)), Some((None, 4)));
     }
 }

@@ -1,5 +1,5 @@
 //! Texture references: all that is said of one goes to the driver, word by word. What is read comes last, since the driver
-//! judges it by the rest.
+//! judges it by the rest; what was read before has nothing to do with the new words.
 
 use floe_abi::{
     Array, ArrayDescriptor, CudaError, CudaResult, DevicePtr, MipmappedArray, ResourceDescriptor, TextureReference,
@@ -14,13 +14,14 @@ use crate::requests::TextureReferenceRequest;
 const OVERRIDE_FORMAT: u32 = 1;
 
 impl Driver {
-    /// Says all that there is to say of a reference.
+    /// Says all that there is to say of a reference. Where that fails, nothing is read.
     ///
     /// # Errors
     /// The driver's error; NOT_SUPPORTED where the library lacks a function.
     pub fn tex_ref_set(&self, reference: TextureReference, request: &TextureReferenceRequest<'_>) -> CudaResult<()> {
         let how = request.description;
         let channels = i32::try_from(request.channels).map_err(|_| CudaError::INVALID_VALUE)?;
+        self.tex_ref_set_address(reference, DevicePtr::NULL, 0)?;
         self.tex_ref_set_format(reference, request.format, channels)?;
         for (axis, mode) in (0..).zip(how.address_modes) {
             self.tex_ref_set_address_mode(reference, axis, mode)?;
@@ -33,7 +34,7 @@ impl Driver {
         self.tex_ref_set_mipmap_level_clamp(reference, how.least_level, how.most_level)?;
         self.tex_ref_set_border_color(reference, how.border)?;
         let Some(resource) = request.resource else {
-            return self.tex_ref_set_address(reference, DevicePtr::NULL, 0);
+            return Ok(());
         };
         match resource.kind {
             resource_type::ARRAY => self.tex_ref_set_array(reference, Array(resource.place), OVERRIDE_FORMAT),

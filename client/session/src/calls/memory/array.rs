@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, CudaResult, MipmappedArray};
+use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, CudaResult, MipmappedArray, resource_type};
 use floe_surface::ArrayCalls;
 use floe_wire::{ArrayId, TakeLevel};
 
@@ -64,7 +64,10 @@ impl Client {
         let arrays = &device.objects.arrays;
         // A level ends with its mipmapped array only.
         let ends = |array: &ArrayState| kind_of(array) == kind && array.name.of.is_none();
-        arrays.get(handle.id).filter(|array| ends(array)).ok_or(CudaError::INVALID_HANDLE)?;
+        let array = arrays.get(handle.id).filter(|array| ends(array)).ok_or(CudaError::INVALID_HANDLE)?;
+        self.let_go_of_array(&array, handle.value());
+        // Its last holder gives it back.
+        drop(array);
         let state = arrays.remove(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
         if let Some(levels) = &state.levels {
             for level in lock(&levels.taken).values() {
@@ -72,6 +75,17 @@ impl Client {
             }
         }
         vgpu.let_array_go(state, epoch)
+    }
+
+    /// Texture references read an array and its levels no more.
+    fn let_go_of_array(&self, array: &ArrayState, handle: u64) {
+        let mut gone = vec![handle];
+        if let Some(levels) = &array.levels {
+            let ordinal = array.vgpu.ordinal;
+            gone.extend(lock(&levels.taken).values().map(|level| Handle::new(Kind::Array, ordinal, *level).value()));
+        }
+        let is_of_arrays = |kind| [resource_type::ARRAY, resource_type::MIPMAPPED_ARRAY].contains(&kind);
+        self.let_texture_references_go(|read| is_of_arrays(read.kind) && gone.contains(&read.place));
     }
 }
 

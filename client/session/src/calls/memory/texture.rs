@@ -129,6 +129,15 @@ impl Client {
     }
 }
 
+impl Client {
+    /// What texture references read of this is about to go.
+    pub(crate) fn let_texture_references_go(&self, goes: impl Fn(&ResourceDescriptor) -> bool) {
+        let bind =
+            |module, name: &CStr, state: &TextureReferenceState| self.bind_texture_reference(module, name, state);
+        self.texture_references.let_go(goes, bind);
+    }
+}
+
 impl TextureReferenceCalls for Client {
     fn texture_references(&self) -> &TextureReferences {
         &self.texture_references

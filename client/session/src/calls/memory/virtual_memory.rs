@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
-    access_flags, allocation_type, location_type,
+    access_flags, allocation_type, location_type, resource_type,
 };
 use floe_surface::{ShareableHandle, ShareableKind, VirtualMemoryCalls, granted_memory};
 use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
@@ -215,6 +215,8 @@ impl VirtualMemoryCalls for Client {
             owner.synchronize()?;
             owner.synchronize_importers();
         }
+        let is_memory = |kind| [resource_type::LINEAR, resource_type::PITCH2D].contains(&kind);
+        self.let_texture_references_go(|read| is_memory(read.kind) && range.contains(&read.place));
         // Another thread may have been faster.
         let mappings = lock(&window.virtual_memory).remove_exactly(&range)?;
         mappings.into_iter().try_for_each(|(start, mapping)| {
