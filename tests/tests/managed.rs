@@ -54,12 +54,21 @@ fn a_reset_finds_functions_that_write_managed_memory_and_the_session_goes_on() {
     let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
     let functions = built("functions", folder.path());
     for address in [daemon.unix().to_owned(), daemon.tcp().to_owned()] {
-        for what in ["resets", "beside"] {
+        for what in ["resets", "beside", "brings"] {
             let outcome = Program::new(functions.clone(), &[what]).on(&daemon, &address).run();
             let said = (outcome.code, outcome.stdout.as_str());
             assert_eq!(said, (Some(0), "PASSED\n"), "{what} {address}: {}", outcome.stderr);
         }
     }
+}
+
+#[test]
+fn modules_come_and_go_beside_functions_of_another_vgpu() {
+    let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
+    let functions = built("functions", folder.path());
+    let places = [format!("{}:0", daemon.unix()), format!("{}:0", daemon.unix())];
+    let outcome = Program::new(functions, &["unloads"]).on_each(&daemon, &places).run();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{}", outcome.stderr);
 }
 
 #[test]

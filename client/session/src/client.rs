@@ -193,7 +193,8 @@ impl Client {
         slots.into_iter().flatten().for_each(Attached::leave);
         let vgpus: Vec<_> = devices.iter().map(|device: &DeviceState| Arc::clone(&device.vgpu)).collect();
         vgpus.iter().for_each(|vgpu| vgpu.meet(&vgpus));
-        vgpus.iter().for_each(|vgpu| vgpu.flush_behind_functions(&vgpus));
+        let gate = Arc::default();
+        vgpus.iter().for_each(|vgpu| vgpu.flush_behind_functions(&vgpus, &gate));
         // What one vGPU has, the work of another would not wait for. Within a machine an answer is quick.
         match vgpus.as_slice() {
             [vgpu] if settings.far && !vgpu.connection.carries_descriptors() => vgpu.far.allow(vgpu),

@@ -107,8 +107,7 @@ pub(crate) struct Vgpu {
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
     pub(crate) cache_configs: Mutex<HashMap<u32, u32>>,
-    /// Read while a function of the program comes to a stream, written for what waits for functions at the server: a load, an unload,
-    /// a reset. What a function touches would be fetched behind that. True while the vGPU is reset.
+    /// True while the vGPU is reset. Read while a function of the program comes to a stream.
     refuses_functions: RwLock<bool>,
     /// Grows with each reset: what was made before is gone.
     epoch: AtomicU64,
@@ -274,7 +273,8 @@ impl Vgpu {
     /// # Errors
     /// CONTEXT_IS_DESTROYED while the vGPU is reset, INVALID_HANDLE where another thread's reset took the stream since it was
     /// looked up.
-    fn let_function_in(&self, progress: &StreamProgress) -> CudaResult<RwLockReadGuard<'_, bool>> {
+    fn let_function_in(&self, progress: &StreamProgress) -> CudaResult<LetIn<'_>> {
+        let coming = self.managed.gate().come_in();
         let refuses = floe_lock::read(&self.refuses_functions);
         if *refuses {
             return Err(CudaError::CONTEXT_IS_DESTROYED);
@@ -283,7 +283,7 @@ impl Vgpu {
             return Err(CudaError::INVALID_HANDLE);
         }
         self.expect_functions()?;
-        Ok(refuses)
+        Ok((coming, refuses))
     }
 
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
@@ -325,16 +325,35 @@ impl Vgpu {
     }
 
     /// For a message at which the server's driver waits for all work of the context: behind it nothing is fetched that a function
-    /// touches. So functions end before, and while what is returned lives none comes to a stream.
-    pub(crate) fn outlast_functions(&self) -> CudaResult<Option<RwLockWriteGuard<'_, bool>>> {
+    /// touches. So functions end before, and while what is returned lives none comes to a stream. That goes for all vGPUs, since a
+    /// function of one may touch memory of another, whose streams wait for it.
+    pub(crate) fn outlast_functions(&self) -> CudaResult<Option<RwLockWriteGuard<'_, ()>>> {
         if !self.managed.is_used() {
             return Ok(None);
         }
-        let none_comes = floe_lock::write(&self.refuses_functions);
-        if self.awaits_functions() {
-            self.synchronize()?;
+        // A function may wait for a thread that brings another one, so others may come while these end.
+        for _ in 0..TRIES {
+            self.end_functions()?;
+            let none_comes = self.managed.gate().close();
+            if !self.awaits_functions() {
+                return Ok(Some(none_comes));
+            }
         }
+        let none_comes = self.managed.gate().close();
+        self.end_functions()?;
         Ok(Some(none_comes))
+    }
+
+    /// Waits for functions that stand in streams now.
+    fn end_functions(&self) -> CudaResult<()> {
+        if !self.awaits_functions() {
+            return Ok(());
+        }
+        for its in self.family().filter(|its| its.connection.has_host_functions()) {
+            // Its failures are told where it is used.
+            let _ = its.synchronize();
+        }
+        self.synchronize()
     }
 
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.
@@ -365,6 +384,12 @@ impl Vgpu {
         })
     }
 }
+
+/// How often functions that have come are waited for before no further one is let in: they may come without an end.
+const TRIES: usize = 16;
+
+/// A function of the program comes to a stream.
+type LetIn<'a> = (RwLockReadGuard<'a, ()>, RwLockReadGuard<'a, bool>);
 
 /// Where a window's upper half begins.
 fn middle(window: &Range<u64>) -> u64 {

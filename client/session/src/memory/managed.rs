@@ -8,6 +8,7 @@
 mod allocate;
 mod close;
 mod flush;
+pub(crate) mod gate;
 mod guests;
 mod residency;
 pub(crate) mod resident;
@@ -27,6 +28,7 @@ use crate::memory::blocks::Blocks;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::{Fence, StreamProgress};
+use gate::Gate;
 use guests::Guests;
 use residency::ResidencyMap;
 use shadow::Shadow;
@@ -52,10 +54,17 @@ pub(crate) struct Managed {
     state: Mutex<State>,
     guests: Guests,
     /// All vGPUs of the program: a function on a stream of any one may touch this memory.
-    family: OnceLock<Vec<Weak<Vgpu>>>,
+    family: OnceLock<Family>,
     /// Managed variables, which lie outside the window: start to end.
     variables: RwLock<BTreeMap<u64, u64>>,
     copiers: OnceLock<Arc<Copiers>>,
+}
+
+/// The vGPUs of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    vgpus: Vec<Weak<Vgpu>>,
+    gate: Arc<Gate>,
 }
 
 #[derive(Debug, Default)]
@@ -140,6 +149,11 @@ impl Managed {
             variables: RwLock::default(),
             copiers: OnceLock::new(),
         })
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        // A vGPU without others is its own family.
+        &self.family.get_or_init(Family::default).gate
     }
 
     /// Whether an address is one that managed allocations have.

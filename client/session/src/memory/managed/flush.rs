@@ -7,8 +7,9 @@ use std::sync::{Arc, Weak};
 
 use floe_abi::{CudaResult, DevicePtr};
 
-use super::Leaving;
+use super::gate::Gate;
 use super::resident::DeviceHold;
+use super::{Family, Leaving};
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::Around;
 
@@ -41,14 +42,15 @@ impl Vgpu {
     }
 
     /// From now on the devices of all vGPUs get the writes of each host function before its stream continues.
-    pub(crate) fn flush_behind_functions(self: &Arc<Self>, all: &[Arc<Self>]) {
-        let _ = self.managed.family.set(all.iter().map(Arc::downgrade).collect());
+    pub(crate) fn flush_behind_functions(self: &Arc<Self>, all: &[Arc<Self>], gate: &Arc<Gate>) {
+        let vgpus = all.iter().map(Arc::downgrade).collect();
+        let _ = self.managed.family.set(Family { vgpus, gate: Arc::clone(gate) });
         self.connection.around_functions(Box::new(Flushing(Arc::downgrade(self))));
     }
 
     /// All vGPUs of the program.
     pub(crate) fn family(&self) -> impl Iterator<Item = Arc<Self>> {
-        self.managed.family.get().into_iter().flatten().filter_map(Weak::upgrade)
+        self.managed.family.get().into_iter().flat_map(|family| &family.vgpus).filter_map(Weak::upgrade)
     }
 }
 
