@@ -8,6 +8,7 @@ use floe_surface::{ShareableHandle, ShareableKind};
 use floe_wire::TicketId;
 
 use super::descriptor;
+use super::exports::Exports;
 use super::passport::{Passport, Secret, Subject};
 use crate::log::log_once;
 use crate::memory::peers::ticket::{Exporter, Scope};
@@ -68,6 +69,10 @@ impl Vgpu {
 
     /// The passport of the allocation that holds an address. INVALID_VALUE where none does.
     pub(crate) fn export_allocation(&self, at: DevicePtr, subject: Subject, pool: u64) -> CudaResult<Passport> {
+        self.wait_before_first_export(|exports, vgpu| {
+            let found = lock(&vgpu.blocks).find(at.0).copied();
+            found.is_none_or(|allocation| exports.of_allocation(allocation.at, allocation.serial).is_some())
+        })?;
         let mut exports = lock(&self.exports);
         let (allocation, block) = {
             let blocks = lock(&self.blocks);
@@ -85,6 +90,7 @@ impl Vgpu {
 
     /// The passport of physical memory of `cuMemCreate`.
     pub(crate) fn export_physical(&self, block: u64, bytes: u64) -> CudaResult<Passport> {
+        self.wait_before_first_export(|exports, _| exports.of_physical(block).is_some())?;
         let mut exports = lock(&self.exports);
         if let Some(known) = exports.of_physical(block) {
             return Ok(known);
@@ -93,6 +99,16 @@ impl Vgpu {
         let passport = self.issue(Subject::Physical, Scope::Block(block), part)?;
         exports.add_physical(block, passport);
         Ok(passport)
+    }
+
+    /// An export waits for copies that have returned, and those for the program. Frees and releases of other threads do not: they
+    /// want the list of exports, which nobody has meanwhile.
+    fn wait_before_first_export(&self, is_known: impl Fn(&Exports, &Self) -> bool) -> CudaResult<()> {
+        let is_known = is_known(&lock(&self.exports), self);
+        if is_known {
+            return Ok(());
+        }
+        self.begin_to_share()
     }
 
     /// The allocation that began here is freed: nobody opens it any more.

@@ -30,8 +30,7 @@ impl Vgpu {
         seconds: u32,
     ) -> CudaResult<Exporter> {
         let ticket = self.next_id();
-        self.peers.begin_to_share();
-        self.wait_for_returned_copies()?;
+        self.begin_to_share()?;
         let (scope, object) = scope.on_wire();
         // Its own failure is told here: whoever is refused a ticket must not pass it on.
         self.call(&Export { ticket: TicketId(ticket), key: &key, scope, object, uses, seconds })?;
@@ -45,7 +44,8 @@ impl Vgpu {
 
     /// Waits for copies that have returned to the program before their bytes were there: others may read them from now on. Copies
     /// that come later wait by themselves.
-    fn wait_for_returned_copies(&self) -> CudaResult<()> {
+    pub(crate) fn begin_to_share(&self) -> CudaResult<()> {
+        self.peers.begin_to_share();
         let owing = self.order.owing_copies();
         if owing.iter().any(|progress| progress.is_retired()) {
             return self.synchronize();
