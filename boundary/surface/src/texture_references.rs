@@ -42,11 +42,6 @@ impl TextureReferenceState {
         }
     }
 
-    /// What is read, whatever the format of its elements.
-    fn read(&self) -> Option<ResourceDescriptor> {
-        self.resource.map(|resource| ResourceDescriptor { format: 0, channels: 0, ..resource })
-    }
-
     /// The handle or address that is read, where it is one of these kinds.
     pub(crate) fn place(&self, kinds: &[u32]) -> CudaResult<u64> {
         let found = self.resource.filter(|resource| kinds.contains(&resource.kind));
@@ -87,19 +82,28 @@ impl Kept {
     fn fall_back(
         &self,
         (known, new): (&mut TextureReferenceState, &TextureReferenceState),
+        changes: Changes,
         error: CudaError,
         bind: &impl Bind,
     ) -> CudaResult<()> {
-        let binds = new.read() != known.read();
-        let is_of_format = !binds && new.description == known.description;
+        let is_of_format = changes == Changes::Word && new.description == known.description;
         if !is_of_format && self.bind(known, bind).is_ok() {
             return Err(error);
         }
-        let words = if binds { *known } else { *new };
+        let words = if changes == Changes::Word { *new } else { *known };
         *known = TextureReferenceState { resource: None, ..words };
         self.bind(known, bind)?;
-        if binds { Err(error) } else { Ok(()) }
+        if changes == Changes::Word { Ok(()) } else { Err(error) }
     }
+}
+
+/// What a change is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// What is read.
+    Resource,
+    /// How it is read.
+    Word,
 }
 
 /// Tells an implementation what kernels of a module read by the reference of a name.
@@ -178,6 +182,7 @@ impl TextureReferences {
     pub(crate) fn change(
         &self,
         reference: TextureReference,
+        changes: Changes,
         change: impl FnOnce(&mut TextureReferenceState) -> CudaResult<()>,
         bind: impl Bind,
     ) -> CudaResult<()> {
@@ -189,7 +194,7 @@ impl TextureReferences {
         if (state.resource.is_some() || known.resource.is_some())
             && let Err(error) = kept.bind(&state, &bind)
         {
-            return kept.fall_back((&mut *known, &state), error, &bind);
+            return kept.fall_back((&mut *known, &state), changes, error, &bind);
         }
         *known = state;
         Ok(())
@@ -252,7 +257,7 @@ mod tests {
                 told.borrow_mut().push(*state);
                 if state.description.filter_mode > 1 { Err(CudaError::INVALID_VALUE) } else { Ok(()) }
             };
-            references.change(reference, change, bind)
+            references.change(reference, Changes::Word, change, bind)
         };
         assert_eq!(change(&|state| state.format = 1), Ok(()));
         assert_eq!(told.borrow().len(), 0);
@@ -291,17 +296,24 @@ mod tests {
                 what(state);
                 Ok(())
             };
-            references.change(reference, change, bound(gone, &told))
+            references.change(reference, Changes::Word, change, bound(gone, &told))
+        };
+        let read = |gone: &[u64], at: u64| {
+            let change = |state: &mut TextureReferenceState| {
+                state.resource = Some(linear(at));
+                Ok(())
+            };
+            references.change(reference, Changes::Resource, change, bound(gone, &told))
         };
         let place = || told.borrow().and_then(|state| state.resource).map(|read| read.place);
-        assert_eq!(change(&[], &|state| state.resource = Some(linear(512))), Ok(()));
+        assert_eq!(read(&[], 512), Ok(()));
         assert_eq!(change(&[512], &|state| state.description.flags = 2), Ok(()), "a word is only kept");
         assert_eq!(place(), None);
-        assert_eq!(change(&[512], &|state| state.resource = Some(linear(1024))), Ok(()));
+        assert_eq!(read(&[512], 1024), Ok(()));
         assert_eq!((place(), told.borrow().map(|state| state.description.flags)), (Some(1024), Some(2)));
-        assert_eq!(change(&[1024], &|state| state.resource = Some(linear(1024))), Err(CudaError::INVALID_HANDLE));
+        assert_eq!(read(&[1024], 1024), Err(CudaError::INVALID_HANDLE));
         assert_eq!(place(), None);
-        assert_eq!(change(&[], &|state| state.resource = Some(linear(2048))), Ok(()));
+        assert_eq!(read(&[], 2048), Ok(()));
         assert_eq!(change(&[], &|state| state.description.filter_mode = 7), Err(CudaError::INVALID_HANDLE));
         assert_eq!(place(), Some(2048), "what was refused changes nothing");
         references.let_go(|read| read.place == 4096, bound(&[], &told));
@@ -318,12 +330,12 @@ mod tests {
             state.resource = Some(linear(512));
             Ok(())
         };
-        assert_eq!(references.change(reference, bind, bound(&[], &told)), Ok(()));
+        assert_eq!(references.change(reference, Changes::Resource, bind, bound(&[], &told)), Ok(()));
         let widen = |state: &mut TextureReferenceState| {
             state.channels = 4;
             Ok(())
         };
-        assert_eq!(references.change(reference, widen, bound(&[], &told)), Ok(()));
+        assert_eq!(references.change(reference, Changes::Word, widen, bound(&[], &told)), Ok(()));
         assert_eq!(told.borrow().map(|state| (state.resource, state.channels)), Some((None, 4)));
     }
 }

@@ -6,18 +6,37 @@ use std::ffi::CStr;
 
 use crate::marshal::marshallers;
 use crate::prelude::*;
-use crate::texture_references::TextureReferenceState;
+use crate::texture_references::{Changes, TextureReferenceState};
 
 /// All flags of `cuTexRefSetFlags`, from CU_TRSF_READ_AS_INTEGER to CU_TRSF_SEAMLESS_CUBEMAP.
 const FLAGS: u32 = 0x3f;
 
+/// Changes how a reference is read.
 fn change<D: crate::Driver>(
     driver: &D,
     reference: TextureReference,
     change: impl FnOnce(&mut TextureReferenceState) -> CudaResult<()>,
 ) -> CudaResult<()> {
+    change_of(driver, reference, Changes::Word, change)
+}
+
+/// Changes what a reference reads.
+fn bind<D: crate::Driver>(
+    driver: &D,
+    reference: TextureReference,
+    change: impl FnOnce(&mut TextureReferenceState) -> CudaResult<()>,
+) -> CudaResult<()> {
+    change_of(driver, reference, Changes::Resource, change)
+}
+
+fn change_of<D: crate::Driver>(
+    driver: &D,
+    reference: TextureReference,
+    changes: Changes,
+    change: impl FnOnce(&mut TextureReferenceState) -> CudaResult<()>,
+) -> CudaResult<()> {
     let bind = |module, name: &CStr, state: &TextureReferenceState| driver.bind_texture_reference(module, name, state);
-    driver.texture_references().change(reference, change, bind)
+    driver.texture_references().change(reference, changes, change, bind)
 }
 
 /// Kernels read this; `rows` are their number and the bytes between two, where it lies in rows.
@@ -75,7 +94,7 @@ marshallers! {
     /// `cuTexRefSetArray`.
     fn cuTexRefSetArray(driver, reference: TextureReference, array: Array, flags: u32) {
         let shape = driver.array_get_descriptor(array)?;
-        change(driver, reference, |state| {
+        bind(driver, reference, |state| {
             read_from(state, resource_type::ARRAY, array.0, 0, (0, 0));
             set_format(state, shape.format, shape.channels)
         })
@@ -83,7 +102,7 @@ marshallers! {
 
     /// `cuTexRefSetMipmappedArray`.
     fn cuTexRefSetMipmappedArray(driver, reference: TextureReference, array: MipmappedArray, flags: u32) {
-        change(driver, reference, |state| {
+        bind(driver, reference, |state| {
             read_from(state, resource_type::MIPMAPPED_ARRAY, array.0, 0, (0, 0));
             Ok(())
         })
@@ -98,7 +117,7 @@ marshallers! {
         if offset.is_null() && beyond != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
-        change(driver, reference, |state| {
+        bind(driver, reference, |state| {
             if address.is_null() {
                 state.resource = None;
                 return Ok(());
@@ -118,7 +137,7 @@ marshallers! {
     ) {
         // SAFETY: the program's struct.
         let shape = *unsafe { c::reference(descriptor) }?;
-        change(driver, reference, |state| {
+        bind(driver, reference, |state| {
             set_format(state, shape.format, shape.channels)?;
             read_from(state, resource_type::PITCH2D, address.0, shape.width, (shape.height, pitch));
             Ok(())
