@@ -1,6 +1,6 @@
 /* Functions of a program that write managed memory: while their context is reset, while modules come and go, and of another GPU
- * than their stream's. `functions resets`, `functions beside` and `functions brings`, on one GPU; `functions elsewhere` and
- * `functions unloads`, on two. It needs no CUDA header. */
+ * than their stream's. `functions resets`, `functions beside` and `functions brings`, on one GPU; `functions elsewhere`,
+ * `functions unloads` and `functions apart`, on two. It needs no CUDA header. */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -187,6 +187,26 @@ static void unloads(void) {
     pthread_join(thread, NULL);
 }
 
+/* A module comes and goes on GPU 0 while a function of GPU 1 goes on, for which nothing on GPU 0 waits. */
+static void apart(void) {
+    void *contexts[2], *stream, *module;
+    uint64_t at;
+    for (int gpu = 0; gpu < 2; gpu++) DO(CUDA("cuDevicePrimaryCtxRetain", &contexts[gpu], gpu));
+    DO(CUDA("cuCtxSetCurrent", contexts[0]));
+    DO(CUDA("cuMemAllocManaged", &at, (size_t)1 << 20, 1u));
+    DO(CUDA("cuMemsetD32_v2", at, 7u, (size_t)1 << 10));
+    DO(CUDA("cuCtxSetCurrent", contexts[1]));
+    DO(CUDA("cuStreamCreate", &stream, 1u));
+    DO(CUDA("cuLaunchHostFunc", stream, waits_for_another, NULL));
+    while (!begun) usleep(500);
+    DO(CUDA("cuCtxSetCurrent", contexts[0]));
+    DO(CUDA("cuModuleLoadData", &module, module_text));
+    DO(CUDA("cuModuleUnload", module));
+    may_end = 1;
+    DO(CUDA("cuCtxSetCurrent", contexts[1]));
+    DO(CUDA("cuStreamSynchronize", stream));
+}
+
 int main(int count, char **words) {
     open_driver();
     DO(CUDA("cuInit", 0u));
@@ -194,6 +214,7 @@ int main(int count, char **words) {
     else if (count > 1 && !strcmp(words[1], "beside")) beside();
     else if (count > 1 && !strcmp(words[1], "brings")) brings();
     else if (count > 1 && !strcmp(words[1], "unloads")) unloads();
+    else if (count > 1 && !strcmp(words[1], "apart")) apart();
     else resets();
     printf("PASSED\n");
     return 0;

@@ -67,8 +67,10 @@ fn modules_come_and_go_beside_functions_of_another_vgpu() {
     let (daemon, folder) = (Floed::start(), tempfile::tempdir().unwrap());
     let functions = built("functions", folder.path());
     let places = [format!("{}:0", daemon.unix()), format!("{}:0", daemon.unix())];
-    let outcome = Program::new(functions, &["unloads"]).on_each(&daemon, &places).run();
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{}", outcome.stderr);
+    for what in ["unloads", "apart"] {
+        let outcome = Program::new(functions.clone(), &[what]).on_each(&daemon, &places).run();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "PASSED\n"), "{what}: {}", outcome.stderr);
+    }
 }
 
 #[test]

@@ -325,8 +325,8 @@ impl Vgpu {
     }
 
     /// For a message at which the server's driver waits for all work of the context: behind it nothing is fetched that a function
-    /// touches. So functions end before, and while what is returned lives none comes to a stream. That goes for all vGPUs, since a
-    /// function of one may touch memory of another, whose streams wait for it.
+    /// touches. So what its streams stand at ends before, and while what is returned lives no function comes to a stream, and no wait
+    /// for another vGPU: one that stands at a function may touch memory of this one. Functions that nothing here waits for go on.
     pub(crate) fn outlast_functions(&self) -> CudaResult<Option<RwLockWriteGuard<'_, ()>>> {
         if !self.managed.is_used() {
             return Ok(None);
@@ -335,7 +335,7 @@ impl Vgpu {
         for _ in 0..TRIES {
             self.end_functions()?;
             let none_comes = self.managed.gate().close();
-            if !self.awaits_functions() {
+            if self.order.is_idle() || !self.awaits_functions() {
                 return Ok(Some(none_comes));
             }
         }
@@ -344,16 +344,9 @@ impl Vgpu {
         Ok(Some(none_comes))
     }
 
-    /// Waits for functions that stand in streams now.
+    /// Waits for what the streams hold now, where they may stand at a function.
     fn end_functions(&self) -> CudaResult<()> {
-        if !self.awaits_functions() {
-            return Ok(());
-        }
-        for its in self.family().filter(|its| its.connection.has_host_functions()) {
-            // Its failures are told where it is used.
-            let _ = its.synchronize();
-        }
-        self.synchronize()
+        if self.awaits_functions() { self.synchronize() } else { Ok(()) }
     }
 
     /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.

@@ -99,6 +99,7 @@ impl Client {
             return stream.post(&WaitEvent { stream: stream.id(), event: EventId(event.id()), flags: 0 });
         }
         if here.hears_at_once(there) {
+            let _comes = here.managed.gate().come_in();
             return here.await_work(stream.progress(), there, Awaited::Event(EventId(event.id())));
         }
         // A stream there that holds nothing but the wait, so that a later record of the event does not move the goal.
@@ -129,6 +130,7 @@ impl Client {
             return Ok(());
         }
         if here.hears_at_once(there) {
+            let _comes = here.managed.gate().come_in();
             return here.await_work(stream.progress(), there, Awaited::Stream(other.id()));
         }
         Self::wait_across(stream, other)

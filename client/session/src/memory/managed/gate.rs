@@ -1,5 +1,6 @@
-//! Whether functions of the program come to streams. In: functions, and messages at which a server's driver waits for all work
-//! of a context: loads and unloads. Out: either functions come, or none does while such a message is sent. It waits for no function.
+//! Whether functions of the program come to streams, and waits of a vGPU's streams for another's. In: these, and messages at which a
+//! server's driver waits for all work of a context: loads and unloads. Out: either the former come, or none does while such a
+//! message is sent. It waits for no function.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,16 +10,16 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 const LOOKS_OUTSIDE: usize = 1000;
 
-/// Lets functions of the program come to streams of any vGPU, or none: for what waits for functions at a server, a load or an unload.
+/// Lets what streams may stand at come to streams of any vGPU, or nothing: for what waits for it at a server, a load or an unload.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     closed: RwLock<()>,
-    /// Functions that want to come.
+    /// Those that want to come.
     outside: AtomicUsize,
 }
 
 impl Gate {
-    /// A function comes, until what is returned is dropped.
+    /// A function or a wait comes, until what is returned is dropped.
     pub(crate) fn come_in(&self) -> RwLockReadGuard<'_, ()> {
         self.outside.fetch_add(1, Ordering::SeqCst);
         let open = floe_lock::read(&self.closed);
