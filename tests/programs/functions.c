@@ -71,18 +71,23 @@ static void beside(void) {
     }
 }
 
-/* A stream of GPU 1 stands for the function; one of GPU 0, whose memory it writes, waits for an event behind it. */
-static void elsewhere(void) {
-    void *contexts[2], *streams[2], *event;
-    uint64_t at, copy;
-    int got[16];
+/* A context and a stream of each of two GPUs, and an event of the second. The first context is current then. */
+static void of_two_gpus(void *contexts[2], void *streams[2], void **event) {
     for (int gpu = 0; gpu < 2; gpu++) {
         DO(CUDA("cuDevicePrimaryCtxRetain", &contexts[gpu], gpu));
         DO(CUDA("cuCtxSetCurrent", contexts[gpu]));
         DO(CUDA("cuStreamCreate", &streams[gpu], 1u));
     }
-    DO(CUDA("cuEventCreate", &event, 2u));
+    DO(CUDA("cuEventCreate", event, 2u));
     DO(CUDA("cuCtxSetCurrent", contexts[0]));
+}
+
+/* A stream of GPU 1 stands for the function; one of GPU 0, whose memory it writes, waits for an event behind it. */
+static void elsewhere(void) {
+    void *contexts[2], *streams[2], *event;
+    uint64_t at, copy;
+    int got[16];
+    of_two_gpus(contexts, streams, &event);
     DO(CUDA("cuMemAllocManaged", &at, (size_t)4 << 20, 1u));
     DO(CUDA("cuMemAlloc_v2", &copy, (size_t)64));
     memory = (volatile int *)at;
@@ -160,13 +165,7 @@ static void unloads(void) {
     void *contexts[2], *streams[2], *event;
     uint64_t at;
     pthread_t thread;
-    for (int gpu = 0; gpu < 2; gpu++) {
-        DO(CUDA("cuDevicePrimaryCtxRetain", &contexts[gpu], gpu));
-        DO(CUDA("cuCtxSetCurrent", contexts[gpu]));
-        DO(CUDA("cuStreamCreate", &streams[gpu], 1u));
-    }
-    DO(CUDA("cuEventCreate", &event, 2u));
-    DO(CUDA("cuCtxSetCurrent", contexts[0]));
+    of_two_gpus(contexts, streams, &event);
     DO(CUDA("cuMemAllocManaged", &at, (size_t)4 << 20, 1u));
     memory = (volatile int *)at;
     context_of_all = contexts[0];
