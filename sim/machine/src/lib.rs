@@ -26,6 +26,7 @@ mod program;
 pub mod scalar;
 mod services;
 mod snapshot;
+mod tensor;
 mod texture;
 
 pub use conditions::{Condition, Conditions};
@@ -37,4 +38,5 @@ pub use memory::{Backing, FileIdentity, GRANULE, Mapped, Memory, MemoryError, Me
 pub use program::{Kernel, KernelParameter, LoadError, Program};
 pub use services::{Heap, Services, Sink};
 pub use snapshot::{Snapshot, SnapshotError};
+pub use tensor::{MAP_BYTES, TENSOR_AXES, TensorElement, TensorMap};
 pub use texture::{Channel, Choice, Outside, Sampling, Surface, Texels, Texture, Views};

@@ -2,6 +2,8 @@
 //! In go an address and the bytes accessed, out comes a host pointer that is good for exactly these bytes, or the kind of
 //! fault. Every access of a kernel passes here or through the vector checks in `memory` that decide the same.
 
+use std::marker::PhantomData;
+
 use super::context::Context;
 use crate::fault::FaultKind;
 use crate::lower::image::{GRID_WINDOW, GRID_WORKSPACE, LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
@@ -185,6 +187,76 @@ pub(crate) fn shared_place(
     }
     let within = if generic { at & 0xffff_ffff } else { at };
     Shared::resolve(context, lane, within, bytes).map_err(|kind| (kind, at))
+}
+
+/// Bytes that may be accessed while the block runs. Others may write them meanwhile, so each access is a volatile one.
+pub(crate) struct Span<'c> {
+    start: *mut u8,
+    bytes: usize,
+    context: PhantomData<&'c Context>,
+}
+
+impl<'c> Span<'c> {
+    /// At most a granule of bytes of a space, if all of them may be accessed.
+    pub(crate) fn of<S: AddressSpace>(context: &'c Context, address: u64, bytes: u64) -> Option<Self> {
+        let start = if bytes == 0 { std::ptr::dangling_mut() } else { S::span(context, address, bytes)? };
+        Some(Self { start, bytes: usize::try_from(bytes).ok()?, context: PhantomData })
+    }
+
+    /// Host pointer of `bytes` bytes at a place, aligned to them, if all of them are of this span.
+    pub(crate) fn place(&self, at: usize, bytes: usize) -> Option<*mut u8> {
+        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        let place = self.start.wrapping_add(at);
+        (inside && place.addr().is_multiple_of(bytes)).then_some(place)
+    }
+
+    /// Reads from a place on; what is not of this span is not read.
+    pub(crate) fn read(&self, at: usize, to: &mut [u8]) {
+        let (words, rest) = to.as_chunks_mut::<8>();
+        let behind = at + 8 * words.len();
+        for (index, word) in words.iter_mut().enumerate() {
+            if let Some(place) = self.place(at + 8 * index, 8) {
+                // SAFETY: the place is of this span and aligned, and whoever made the span found its bytes good.
+                *word = unsafe { place.cast::<u64>().read_volatile() }.to_ne_bytes();
+            } else {
+                self.read_bytes(at + 8 * index, word);
+            }
+        }
+        self.read_bytes(behind, rest);
+    }
+
+    fn read_bytes(&self, at: usize, to: &mut [u8]) {
+        for (index, byte) in to.iter_mut().enumerate() {
+            if let Some(place) = self.place(at + index, 1) {
+                // SAFETY: as in `read`.
+                *byte = unsafe { place.read_volatile() };
+            }
+        }
+    }
+
+    /// Writes from a place on; what is not of this span is not written.
+    pub(crate) fn write(&self, at: usize, from: &[u8]) {
+        let (words, rest) = from.as_chunks::<8>();
+        let behind = at + 8 * words.len();
+        for (index, word) in words.iter().enumerate() {
+            if let Some(place) = self.place(at + 8 * index, 8) {
+                // SAFETY: as in `read`; no span is made of what must not be written and then written to.
+                unsafe { place.cast::<u64>().write_volatile(u64::from_ne_bytes(*word)) };
+            } else {
+                self.write_bytes(at + 8 * index, word);
+            }
+        }
+        self.write_bytes(behind, rest);
+    }
+
+    fn write_bytes(&self, at: usize, from: &[u8]) {
+        for (index, byte) in from.iter().enumerate() {
+            if let Some(place) = self.place(at + index, 1) {
+                // SAFETY: as in `write`.
+                unsafe { place.write_volatile(*byte) };
+            }
+        }
+    }
 }
 
 /// The spaces by value.

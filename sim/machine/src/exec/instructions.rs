@@ -4,6 +4,7 @@
 pub(super) mod alu;
 pub(super) mod async_copy;
 pub(crate) mod atomic;
+pub(super) mod bulk;
 pub(super) mod control;
 pub(super) mod matrix;
 pub(super) mod matrix_memory;

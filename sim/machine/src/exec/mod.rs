@@ -22,8 +22,9 @@ pub(crate) use instructions::alu::{
     Carry3, Comparison2, Four, Function1, Function2, Function3, Function4, OfPredicates, One, PredicateLogic, Select,
     SetPredicate, TestPredicate, Three, Two, WithCarry, combine,
 };
-pub(crate) use instructions::async_copy::{CopyAsync, SourceBytes, SourceUnless, WholeSource};
+pub(crate) use instructions::async_copy::{BulkCopy, CopyAsync, SourceBytes, SourceUnless, WholeSource};
 pub(crate) use instructions::atomic;
+pub(crate) use instructions::bulk::{BulkAddress, BulkMove, BulkPlan, BulkTensor, Combination, Operator};
 pub(crate) use instructions::control::{
     BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, Trap,
 };

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{Inst, Level, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
+use crate::exec::{BulkPlan, Inst, Level, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
 use crate::program::{LoadError, Program};
 
 use super::constants::{CONSTANT_LIMIT, ConstantPool};
@@ -37,6 +37,7 @@ pub(crate) struct Builder<'p> {
     pub(crate) textures: Vec<TexturePlan>,
     pub(crate) surfaces: Vec<SurfacePlan>,
     pub(crate) matrices: MatrixPlans,
+    pub(crate) bulk_copies: Vec<BulkPlan>,
     shared: HashMap<SharedKey, u32>,
     shared_bytes: u64,
     /// Whether lanes need stack beyond the kernel's own local variables.
@@ -73,6 +74,7 @@ pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Imag
         textures: Vec::new(),
         surfaces: Vec::new(),
         matrices: MatrixPlans::default(),
+        bulk_copies: Vec::new(),
         shared: HashMap::new(),
         shared_bytes: 0,
         uses_stack: false,
@@ -210,6 +212,7 @@ impl Builder<'_> {
             textures: self.textures,
             surfaces: self.surfaces,
             matrices: self.matrices,
+            bulk_copies: self.bulk_copies,
             static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
         }
     }

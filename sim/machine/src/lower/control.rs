@@ -134,10 +134,16 @@ impl Body<'_, '_> {
     }
 
     pub(crate) fn fence(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
-        for word in instruction.opcode.modifiers() {
-            if !matches!(word, "cta" | "cluster" | "gl" | "gpu" | "sys" | "sc" | "acq_rel" | "acquire" | "release") {
-                return Err(format!("modifier not supported: .{word}"));
-            }
+        let words: Vec<&str> = instruction.opcode.modifiers().collect();
+        let words = match words.as_slice() {
+            // Bulk copies are done at once and all proxies see one memory, so these order what others order.
+            ["proxy", "async", "global" | "shared::cta" | "shared::cluster"] | ["proxy", "alias" | "async"] => &[],
+            ["proxy", "tensormap::generic", rest @ ..] | ["mbarrier_init", rest @ ..] => rest,
+            all => all,
+        };
+        let known = ["cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "acquire", "release"];
+        if let Some(word) = words.iter().find(|word| !known.contains(word)) {
+            return Err(format!("modifier not supported: .{word}"));
         }
         self.emit(handlers::<Fence>(), |_| {});
         Ok(())

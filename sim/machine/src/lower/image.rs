@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{AlignedBytes, Inst, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
+use crate::exec::{AlignedBytes, BulkPlan, Inst, MatrixPlans, RunPlan, SurfacePlan, TexturePlan};
 
 /// A register of a function, by its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub(crate) struct Image {
     pub(crate) surfaces: Vec<SurfacePlan>,
     /// Operands of matrix instructions.
     pub(crate) matrices: MatrixPlans,
+    /// Operands of bulk copies.
+    pub(crate) bulk_copies: Vec<BulkPlan>,
     /// Bytes of static shared memory.
     pub(crate) static_shared: u32,
 }

@@ -1,16 +1,21 @@
-//! `cp.async`: copies from global to shared memory that a thread waits for later.
+//! `cp.async`: copies between global and shared memory that a thread waits for later, small ones and bulk copies.
 //! Addresses and the number of bytes come from registers; the copy is done at once, which is one of the orders that the
 //! ISA allows. So there is nothing to wait for, and no state outlives the instruction.
 
 use std::marker::PhantomData;
 
+use super::bulk::{self, BulkAddress, BulkFault, BulkLane, BulkMove};
 use crate::exec::address::{AddressSpace as _, Global, Shared};
 use crate::exec::context::{Context, Inst, Operation};
-use crate::exec::lanes::{Isa, LANES, V32, lanes_of};
+use crate::exec::lanes::{Isa, LANES, V32, V64, lanes_of};
 use crate::fault::FaultKind;
+use crate::tensor::TENSOR_AXES;
 
 /// Most bytes of a copy.
 const MOST: usize = 16;
+
+/// Bytes that a warp's other accesses move with one instruction.
+const BYTES_AT_A_TIME: u64 = 128;
 
 /// How many bytes of the source a lane reads; zeros follow them.
 pub(crate) trait Read {
@@ -63,6 +68,68 @@ impl<R: Read> Operation for CopyAsync<R> {
             Err((lane, kind, address)) => context.fail(inst, kind, lane as u32, address),
         }
     }
+}
+
+/// A bulk copy of each lane; the plan is `aux` of the image's.
+pub(crate) struct BulkCopy;
+
+impl Operation for BulkCopy {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
+        context.spins = 0;
+        // SAFETY: lowering encoded the plan's number and its slots.
+        match unsafe { copy_bulk(context, inst, mask, registers) } {
+            Ok(moved) => {
+                // Other blocks and grids have their turn as soon as with copies by single accesses.
+                context.budget = context.budget.saturating_sub((moved / BYTES_AT_A_TIME) as i64);
+                inst.next()
+            }
+            Err((lane, (kind, address))) => context.fail(inst, kind, lane as u32, address),
+        }
+    }
+}
+
+/// Copies for each lane of the mask, in order, and says how many bytes were moved.
+///
+/// # Safety
+/// `aux` is the number of a plan of this image, whose addresses are 64-bit slots and all else 32-bit ones.
+#[inline(never)]
+unsafe fn copy_bulk(context: &Context, inst: &Inst, mask: u32, registers: *mut u8) -> Result<u64, (usize, BulkFault)> {
+    // SAFETY: by the caller; the image outlives the run.
+    let plan = unsafe { &(&(*context.image).bulk_copies)[inst.aux as usize] };
+    // SAFETY: by the caller.
+    let (wide, narrow) = unsafe {
+        (
+            |address: BulkAddress| context.read::<u64>(registers, address.slot),
+            |slot: u32| context.read::<u32>(registers, slot),
+        )
+    };
+    let (shared, far, barrier) = (plan.shared.map(wide), wide(plan.far), plan.barrier.map(wide));
+    let (bytes, blocks) = (plan.bytes.map(narrow), plan.blocks.map(narrow));
+    let axes = plan.tensor.map_or(0, |tensor| tensor.axes);
+    let slots = plan.tensor.map_or([0; TENSOR_AXES], |tensor| tensor.coordinates);
+    let mut coordinates = [V32::ZERO; TENSOR_AXES];
+    for (coordinate, slot) in coordinates.iter_mut().zip(slots).take(axes) {
+        *coordinate = narrow(slot);
+    }
+    let in_shared = |address: Option<BulkAddress>, register: Option<V64>, lane: usize| {
+        Some(Shared::sum(register?.0[lane], address?.offset))
+    };
+    let mut moved = 0;
+    let far_is_shared = matches!(plan.moves, BulkMove::Within | BulkMove::ReduceWithin(_));
+    for lane in lanes_of(mask) {
+        let sum = if far_is_shared { Shared::sum } else { Global::sum };
+        let operands = BulkLane {
+            shared: in_shared(plan.shared, shared, lane).unwrap_or(0),
+            far: sum(far.0[lane], plan.far.offset),
+            bytes: bytes.map_or(0, |bytes| bytes.0[lane]),
+            coordinates: coordinates.map(|coordinate| coordinate.0[lane].cast_signed()),
+            barrier: in_shared(plan.barrier, barrier, lane),
+            blocks: blocks.map_or(1, |blocks| blocks.0[lane] & 0xffff),
+        };
+        moved += u64::from(bulk::copy(context, plan, &operands).map_err(|fault| (lane, fault))?);
+    }
+    Ok(moved)
 }
 
 /// Copies for each lane of the mask, in order.

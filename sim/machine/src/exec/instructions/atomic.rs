@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::exec::address::{AddressSpace, Generic, Global, Shared, SpaceKind};
+use crate::exec::address::{AddressSpace, Generic, Global, Shared, SpaceKind, Span};
 use crate::exec::context::{Context, Inst, Operation};
 use crate::exec::lanes::{Isa, Slot, V64};
 
@@ -49,6 +49,14 @@ word! {
     u16, AtomicU16, u32;
     u32, AtomicU32, u32;
     u64, AtomicU64, u64;
+}
+
+/// Updates a word of a span; one that is not of it, or misaligned, stays.
+pub(crate) fn update_in<W: Word>(span: &Span<'_>, at: usize, update: impl FnMut(W) -> W) {
+    if let Some(place) = span.place(at, size_of::<W>()) {
+        // SAFETY: the place is aligned and of the span, whose bytes were found good for reads and writes.
+        unsafe { W::update(place, update) };
+    }
 }
 
 /// The result of an atomic instruction from the old value and its operands (c only for `cas`).

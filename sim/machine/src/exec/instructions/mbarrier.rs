@@ -125,6 +125,20 @@ changes! {
     Complete: |barrier, bytes, unused| barrier.expect(-i64::from(bytes)).map(Barrier::settle);
 }
 
+/// Reports bytes that have come to the barrier at an address of shared memory.
+pub(crate) fn complete_bytes(context: &Context, address: u64, bytes: u32) -> Result<(), (FaultKind, u64)> {
+    let place = shared_place(context, 0, false, address, 0, 8)?;
+    let mut defined = true;
+    let change = |old| {
+        let new = Complete::apply(old, bytes, 0);
+        defined = new.is_some();
+        new.unwrap_or(old)
+    };
+    // SAFETY: the place was just found good for 8 bytes, and aligned to them.
+    unsafe { u64::update(place, change) };
+    if defined { Ok(()) } else { Err((FaultKind::IllegalInstruction, address)) }
+}
+
 /// A change: the state before it to d (`u32::MAX`: none), address a (64 bits) + imm, operands b and c; `extra` is 1 where
 /// addresses are generic. An undefined one is an illegal instruction.
 pub(crate) struct ChangeBarrier<C>(PhantomData<C>);

@@ -1,6 +1,8 @@
 //! Asynchronous copies and the barriers for them: `cp.async` from global to shared memory, and `mbarrier`.
 //! In goes the instruction, out comes one handler that copies at once. Groups are complete before they are committed, so
-//! waiting for them is nothing. Bulk and tensor copies are refused.
+//! waiting for them is nothing. Bulk copies are in `bulk`.
+
+mod bulk;
 
 use floe_ptx::{Instruction, Operand};
 
@@ -33,6 +35,8 @@ impl Body<'_, '_> {
                 let chosen = if alone { barrier::<Arrive>() } else { barrier::<ArriveMore>() };
                 self.change_barrier(chosen, space, [None, Some(address)], [None, None])
             }
+            (["async", "bulk", words @ ..], operands) => self.copy_bulk(words, operands),
+            (["reduce", "async", "bulk", words @ ..], operands) => self.reduce_bulk(words, operands),
             (["async", cache @ ("ca" | "cg"), "shared" | "shared::cta", "global", hints @ ..], operands) => {
                 self.copy_shared(*cache == "cg", cache_hints(hints)?, operands)
             }
