@@ -74,6 +74,7 @@ fn identity(device: &Identity, attribute: u32) -> Option<u32> {
         ask::COMPUTE_CAPABILITY_MAJOR => device.compute.0,
         ask::COMPUTE_CAPABILITY_MINOR => device.compute.1,
         ask::MULTIPROCESSOR_COUNT => device.multiprocessors(),
+        ask::TENSOR_MAP_ACCESS_SUPPORTED => u32::from(device.compute >= (9, 0)),
         ask::PCI_BUS_ID => device.pci_bus(),
         ask::PCI_DEVICE_ID | ask::PCI_DOMAIN_ID => 0,
         ask::MULTI_GPU_BOARD_GROUP_ID => device.ordinal,
@@ -166,7 +167,6 @@ fn is_unable(attribute: u32) -> bool {
             | ask::DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
             | ask::DMA_BUF_SUPPORTED
             | ask::IPC_EVENT_SUPPORTED
-            | ask::TENSOR_MAP_ACCESS_SUPPORTED
             | ask::NUMA_CONFIG
             | ask::MULTICAST_SUPPORTED
             | ask::MPS_ENABLED
