@@ -9,7 +9,8 @@ use floe_machine::{
     GRANULE, Grid, Heap, Kernel, Launch, Level, Memory, Outcome, Pool, Program, Services, Snapshot, Store,
 };
 
-const BASE: u64 = 0x2000_0000_0000;
+/// The first address, where the input is.
+pub const BASE: u64 = 0x2000_0000_0000;
 /// Reserved: the mapped part, and as much as 32 bits reach behind it.
 const RESERVED: u64 = 1 << 33;
 const MAPPED: u64 = 4 * GRANULE;

@@ -110,6 +110,9 @@ impl Writer<'_, '_> {
         self.line(".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);");
         self.line(".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);");
         self.line(".global .align 8 .b8 word[16] = {37, 115, 37, 42, 100, 37, 102, 10, 0};");
+        if self.wild {
+            self.map();
+        }
         for _ in 0..if self.wild { self.below(3) } else { 0 } {
             let (space, size) = (self.choose(&["global", "const", "shared"]), self.size());
             let inner = self.size();
@@ -269,7 +272,7 @@ impl Writer<'_, '_> {
         let (a, b, c, d) = (self.register('r'), self.source('r'), self.source('r'), self.source('r'));
         let (p, q, guard) = (self.register('p'), self.register('p'), self.guard());
         let mask = self.choose(&["-1", "0", "1", "0xffff", "%r1", "0xaaaaaaaa"]);
-        let line = match self.below(16) {
+        let line = match self.below(18) {
             0 => format!("shfl.sync.up.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
             1 => format!("shfl.sync.down.b32 {a}, {b}, {c}, {d}, {mask};"),
             2 => format!("shfl.sync.bfly.b32 {a}|{p}, {b}, {c}, {d}, {mask};"),
@@ -284,6 +287,7 @@ impl Writer<'_, '_> {
             12 => self.matrix(),
             13 => self.async_copy(),
             14 => self.mbarrier(),
+            15 | 16 => self.bulk_copy(),
             11 => format!("bar.red.popc.u32 {a}, {b}, {c}, {p};"),
             _ => format!("{} {b}, {c};", self.choose(&["bar.sync", "bar.arrive", "barrier.sync"])),
         };
@@ -338,7 +342,7 @@ impl Writer<'_, '_> {
 }
 
 /// Addresses of this thread's parts, and values for its registers. A part of shared memory is set: other blocks had it.
-const PROLOGUE: &str = ".shared .align 16 .b8 s[4096];
+const PROLOGUE: &str = ".shared .align 128 .b8 s[4096];
 ld.param.u64 %a0, [in];
 ld.param.u64 %a1, [out];
 mov.u32 %g0, %ctaid.x;

@@ -1,10 +1,16 @@
 //! Statements of tensor cores: products and moves of matrices, asynchronous copies, barriers in memory.
 //! Bytes choose the instruction, its registers and its addresses; one line of text goes out. Most addresses lie in shared
-//! memory, some anywhere.
+//! memory, some anywhere. Copies of boxes go by one map, which bytes choose too.
+
+use std::fmt::Write as _;
+
+use floe_machine::{TENSOR_AXES, TensorElement, TensorMap};
 
 use super::Writer;
+use crate::device::BASE;
 
-/// In a template `@r`, `@d` and `@p` are registers, `@s` is a source of 32 bits, `@a` an address.
+/// In a template `@r`, `@d`, `@h` and `@p` are registers, `@s` is a source of 32 bits, `@a` an address, `@b` one where a box
+/// may lie, `@i` one in the input, `@m` a map.
 const MATRICES: &[&str] = &[
     "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {@r, @r}, {@r, @s}, {@r}, {@r, @r};",
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {@r, @r, @r, @r}, {@r, @r, @r, @r}, {@r, @r}, {@r, @r, @s, @r};",
@@ -39,6 +45,31 @@ const COPIES: &[&str] = &[
     "cp.async.mbarrier.arrive.noinc.shared.b64 [@a];",
 ];
 
+const BULK_COPIES: &[&str] = &[
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [@b], [@i], @s, [@b];",
+    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint [@b], [@i], 64, [@b], @d;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [@b], [@a], @s, [@b], @h;",
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [@b], [@b], 128, [@a];",
+    "cp.async.bulk.global.shared::cta.bulk_group [@i], [@b], @s;",
+    "cp.async.bulk.prefetch.L2.global [@i], @s;",
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [@i], [@b], @s;",
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s64 [@i], [@b], 48;",
+    "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.inc.u32 [@b], [@b], @s, [@a];",
+    "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [@b], [@m, {@s}], [@a];",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [@b], [@m, {@s, 0}], [@a];",
+    "cp.async.bulk.tensor.3d.shared::cta.global.mbarrier::complete_tx::bytes [@b], [@m, {0, @s, @s}], [@a];",
+    "cp.async.bulk.tensor.4d.shared::cta.global.mbarrier::complete_tx::bytes [@b], [@m, {16, @s, 1, 0}], [@a];",
+    "cp.async.bulk.tensor.5d.shared::cta.global.mbarrier::complete_tx::bytes [@b], [@m, {0, 1, @s, 1, @s}], [@a];",
+    "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [@m, {@s}], [@b];",
+    "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [@m, {0, @s}], [@b];",
+    "cp.async.bulk.prefetch.tensor.2d.L2.global [@m, {0, @s}];",
+    "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.bulk_group [@m, {@s}], [@b];",
+    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.xor.tile.bulk_group [@m, {0, 1}], [@b];",
+    "cp.async.bulk.commit_group;",
+    "cp.async.bulk.wait_group.read 0;",
+    "fence.proxy.async.shared::cta;",
+];
+
 const BARRIERS: &[&str] = &[
     "mbarrier.init.shared.b64 [@a], @s;",
     "mbarrier.init.b64 [@a], 3;",
@@ -63,6 +94,29 @@ impl Writer<'_, '_> {
         self.fill(COPIES)
     }
 
+    pub(super) fn bulk_copy(&mut self) -> String {
+        self.fill(BULK_COPIES)
+    }
+
+    /// The variable that holds the map: of some tensor in the input, mostly a possible one.
+    pub(super) fn map(&mut self) {
+        let map = TensorMap {
+            address: BASE + 16 * self.below(64) as u64,
+            element: TensorElement::from_number(self.below(13) as u32).unwrap_or(TensorElement::F32),
+            axes: 1 + self.below(TENSOR_AXES),
+            sizes: [(); TENSOR_AXES].map(|()| if self.below(8) == 0 { 1 << 32 } else { 1 + self.below(40) as u64 }),
+            strides: [(); TENSOR_AXES - 1].map(|()| 16 * self.below(40) as u64),
+            spans: [(); TENSOR_AXES].map(|()| 1 << self.below(6)),
+            steps: [(); TENSOR_AXES].map(|()| 1 + self.below(3) as u32),
+            swizzle: [0, 32, 64, 128][self.below(4)],
+            fills_nan: self.below(4) == 0,
+        };
+        let bytes = map.to_bytes();
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| format!("{:#x}U", u64::from_le_bytes(*word)));
+        let words = words.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(self.text, ".global .align 64 .b64 map[16] = {{{words}}};");
+    }
+
     pub(super) fn mbarrier(&mut self) -> String {
         self.fill(BARRIERS)
     }
@@ -75,6 +129,9 @@ impl Writer<'_, '_> {
             let (kind, rest) = part.split_at(1);
             line += &match kind {
                 "a" => self.address(),
+                "b" => self.choose(&["%g2", "%g2", "%g2", "%g2+64", "%g4", "%g4+128", "%r1"]).to_owned(),
+                "i" => self.choose(&["%a0", "%a1", "%a1+64", "%a3", "%d0", "map"]).to_owned(),
+                "m" => self.choose(&["map", "map", "map", "map", "%a0", "%d0", "word"]).to_owned(),
                 "s" => self.source('r'),
                 kind => self.register(kind.chars().next().unwrap_or('r')),
             };
