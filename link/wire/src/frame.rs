@@ -21,6 +21,18 @@ pub const fn chunk_bytes(transfer: usize) -> usize {
     CHUNK_BYTES * if times == 0 { 1 } else { times }
 }
 
+/// The bytes of each `Chunk` of a peer link's transfer of so many bytes, except its last: at least 32 of them, so that all
+/// connections have some, of 1 to 4 MiB. Each costs both workers a copy by the device, with its event. With 1 MiB for all, a
+/// copy of 1 GiB between two servers of one host (H200) had 0.75 of the rate.
+#[must_use]
+pub const fn peer_chunk_bytes(transfer: u64) -> u64 {
+    match transfer >> 25 {
+        0 | 1 => 1 << 20,
+        2 | 3 => 2 << 20,
+        _ => PIECE_BYTES as u64,
+    }
+}
+
 /// The most bytes of a payload: a message piece and room for the fields beside it.
 pub const PAYLOAD_LIMIT: u32 = (4 << 20) + (64 << 10);
 /// The most bytes of a payload before a session is attached.

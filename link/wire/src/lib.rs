@@ -23,7 +23,10 @@ mod version;
 
 pub use error::{DecodeError, Problem};
 pub use floe_address::DevicePtr;
-pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes};
+pub use frame::{
+    CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes,
+    peer_chunk_bytes,
+};
 pub use generated::*;
 pub use handler::{Handler, Recipient};
 pub use ids::{

@@ -905,7 +905,7 @@ impl Call for PeerJoin {
     type Reply<'a> = ();
 }
 
-/// On a peer link, from the receiver: its stream has got to `transfer`, which has so many bytes. They may come, as `Chunk`s of 1 MiB and a last one that may be shorter, each on any connection of the link.
+/// On a peer link, from the receiver: its stream has got to `transfer`, which has so many bytes. They may come, as `Chunk`s of 1 MiB, of 2 MiB from 64 MiB on and of 4 MiB from 128 MiB on, and a last one that may be shorter, each on any connection of the link.
 ///
 /// Kind 0x0f13, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,12 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use floe_wire::{DevicePtr, WINDOW_BYTES};
+use floe_wire::{DevicePtr, WINDOW_BYTES, peer_chunk_bytes};
 
 use crate::issue::fault::{Fault, violation};
 
-/// Bytes of a chunk; the last of a transfer may have fewer.
-pub(crate) const CHUNK: u64 = 1 << 20;
 /// Transfers in one direction at once, and words of the peer about transfers that are not announced here yet.
 pub(crate) const MOST: usize = 32 << 10;
 
@@ -71,7 +69,7 @@ pub(crate) struct Book<W> {
 
 /// Chunks of a transfer: one also of no bytes, so that both sides say that they are there.
 fn chunks(bytes: u64) -> u64 {
-    bytes.div_ceil(CHUNK).max(1)
+    bytes.div_ceil(peer_chunk_bytes(bytes)).max(1)
 }
 
 /// Checks a transfer that the session's own client announces.
@@ -180,12 +178,13 @@ impl<W> Book<W> {
             self.line.pop_front();
             return self.next_chunk();
         };
-        let offset = outgoing.given * CHUNK;
+        let whole = peer_chunk_bytes(outgoing.bytes);
+        let offset = outgoing.given * whole;
         outgoing.given += 1;
         if outgoing.given == chunks(outgoing.bytes) {
             self.line.pop_front();
         }
-        let bytes = (outgoing.bytes - offset).min(CHUNK);
+        let bytes = (outgoing.bytes - offset).min(whole);
         Some(Chunk { transfer, offset, at: DevicePtr(outgoing.from.0.wrapping_add(offset)), bytes })
     }
 
@@ -194,9 +193,10 @@ impl<W> Book<W> {
         let Some(incoming) = self.incoming.get_mut(&transfer).filter(|incoming| incoming.begun) else {
             return broken(format!("it sends bytes of a transfer that nobody waits for: {transfer}"));
         };
-        let index = offset / CHUNK;
-        let fits = offset.is_multiple_of(CHUNK) && index < chunks(incoming.bytes);
-        if !fits || bytes != (incoming.bytes - offset).min(CHUNK) {
+        let whole = peer_chunk_bytes(incoming.bytes);
+        let index = offset / whole;
+        let fits = offset.is_multiple_of(whole) && index < chunks(incoming.bytes);
+        if !fits || bytes != (incoming.bytes - offset).min(whole) {
             return broken(format!("it sends {bytes} bytes at {offset} of a transfer of: {}", incoming.bytes));
         }
         let bits = u64::from(u64::BITS);

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use floe_abi::{CudaResult, Stream, stream_flags};
 use floe_device::{Device, PageSize, Pinned as _};
 use floe_transport::LinkError;
+use floe_wire::{PIECE_BYTES, peer_chunk_bytes};
 
-use super::book::{CHUNK, Chunk};
+use super::book::Chunk;
 use crate::complete::events::{CompletionEvent, Pool};
 use crate::issue::apart::Apart;
 use crate::issue::fault::Fault;
 use crate::memory::budget::{Budget, Kept};
 
-/// Slots for each connection, in each direction: while the device copies one, a connection has another, and two more even out
-/// that both are not equally fast. With two in all, copies of 1 GiB on an H100 had 0.91 of the rate.
-const SLOTS_OF_LANE: usize = 4;
-/// Bytes of a slot.
-const SLOT: usize = 1 << 20;
-const _: () = assert!(SLOT as u64 == CHUNK);
+/// Slots for each connection, in each direction: while the device copies one, a connection has another.
+const SLOTS_OF_LANE: usize = 2;
+/// Bytes of a slot: of the longest chunk.
+const SLOT: usize = PIECE_BYTES;
+const _: () = assert!(peer_chunk_bytes(u64::MAX) == SLOT as u64);
 
 /// The memory, and the streams of its copies.
 pub(super) struct Staging<D: Device> {

@@ -8,6 +8,8 @@ use floe_abi::CudaError;
 use super::*;
 
 const AT: DevicePtr = DevicePtr(0x2000_0000_0000);
+/// Bytes of a chunk of a short transfer.
+const CHUNK: u64 = 1 << 20;
 
 fn sending(bytes: u64) -> Book<u64> {
     let mut book = Book::default();
@@ -20,6 +22,31 @@ fn receiving(bytes: u64) -> Book<u64> {
     book.announce_receive(1, (AT, bytes), || Ok(1)).unwrap();
     assert_eq!(book.begin_receive(1), Some(bytes));
     book
+}
+
+/// The offsets and bytes of all chunks of a transfer.
+fn cut(bytes: u64) -> Vec<(u64, u64)> {
+    let mut book = sending(bytes);
+    book.begin_send(1);
+    book.wanted(1, bytes).unwrap();
+    std::iter::from_fn(|| book.next_chunk()).map(|chunk| (chunk.offset, chunk.bytes)).collect()
+}
+
+#[test]
+fn longer_transfers_have_longer_chunks_and_each_has_its_place_at_the_peer() {
+    let mebibytes = |count: u64| count << 20;
+    for (bytes, longest) in [(mebibytes(64) - 1, 1), (mebibytes(64), 2), (mebibytes(128), 4), (mebibytes(1024) + 1, 4)]
+    {
+        let (chunks, mut peer) = (cut(bytes), receiving(bytes));
+        assert_eq!(chunks.first(), Some(&(0, mebibytes(longest))), "{bytes}");
+        assert_eq!(chunks.iter().map(|chunk| chunk.1).sum::<u64>(), bytes);
+        for (offset, length) in chunks {
+            assert_eq!(peer.claim(1, offset, length), Ok(DevicePtr(AT.0 + offset)));
+        }
+    }
+    let mut peer = receiving(mebibytes(128));
+    assert!(peer.claim(1, 0, CHUNK).is_err(), "a chunk of a short transfer");
+    assert!(peer.claim(1, CHUNK, 4 * CHUNK).is_err(), "between two places");
 }
 
 #[test]
