@@ -15,7 +15,8 @@ const OF_IMPORTER: u32 = 4;
 const OF_EXPORTER: usize = 8;
 /// Questions that wait until an exporter's worker has answered others.
 const QUEUED: usize = 64;
-/// Requests without success of one session, after which it is refused.
+/// Requests without success of one session, after which it is refused. Each second one is forgiven, so that a program which
+/// asks for what is gone now and then can run for months, and who guesses has no more tries.
 const FAILURES: u32 = 1000;
 /// Sessions that one session shares something with.
 const PARTNERS: usize = 1024;
@@ -73,12 +74,24 @@ struct Member {
     last: u64,
     under_way: u32,
     failures: u32,
+    /// Until when failures were forgiven.
+    forgiven: Option<Instant>,
     /// What it was asked for.
     told: BTreeMap<Key, Told>,
     queue: VecDeque<Queued>,
     partners: BTreeSet<u64>,
     /// Imports it has of each session.
     imports: BTreeMap<u64, u32>,
+}
+
+impl Member {
+    /// Forgives a failure for each second that has passed.
+    fn forgive(&mut self, now: Instant) {
+        let since = *self.forgiven.get_or_insert(now);
+        let seconds = now.saturating_duration_since(since).as_secs();
+        self.failures = self.failures.saturating_sub(u32::try_from(seconds).unwrap_or(u32::MAX));
+        self.forgiven = since.checked_add(Duration::from_secs(seconds));
+    }
 }
 
 /// All sessions.
@@ -104,6 +117,7 @@ impl Broker {
             return vec![Deed::Kill(importer, "it used the number of an import again")];
         }
         member.last = request;
+        member.forgive(now);
         match self.admit(now, importer, import) {
             Ok(deeds) => deeds,
             Err(why) => {
@@ -213,7 +227,7 @@ impl Broker {
         if matches!(why, Refused::Unknown | Refused::NotPermitted)
             && let Some(member) = self.members.get_mut(&importer)
         {
-            member.failures = member.failures.saturating_add(1);
+            member.failures = (member.failures + 1).min(FAILURES);
         }
     }
 
