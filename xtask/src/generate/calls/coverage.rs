@@ -6,6 +6,17 @@ use super::table::{Class, Entry, Noun, Table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// What a run of public programs on a GPU says of the tables: `bench/results/conformance.json` has all of them.
+const PROGRAMS: &str = "## Programs that pass natively and not through floe\n\n\
+    Of 257 public programs (CUDA's samples, HeCBench and others; an H200, 2026-11-27, [how](../bench/README.md)) 244 pass natively, and\n\
+    241 of them through floe (98.8 %).\n\n\
+    | program | what it asks for | why it does not pass |\n|---|---|---|\n\
+    | simpleAttributes | `cuCtxSetLimit` of persisting L2 | it would be taken from every tenant of the GPU: \
+    UNSUPPORTED_LIMIT |\n\
+    | cudaCompressibleMemory | `cuMemCreate` with compression | the attribute says 0; the program says so and waives its test |\n\
+    | streamUM | managed memory in four threads at once | it got old bytes, which is mended; it was not run again |\n\n\
+    ## Names\n\n";
+
 /// The page.
 pub(super) fn text(table: &Table) -> String {
     let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
@@ -32,7 +43,9 @@ pub(super) fn text(table: &Table) -> String {
         total - rows.len() - variables
     );
     text.push_str(&summary(table));
-    text.push_str("\n| name | class | noun | where | notes | flags |\n|---|---|---|---|---|---|\n");
+    text.push('\n');
+    text.push_str(PROGRAMS);
+    text.push_str("| name | class | noun | where | notes | flags |\n|---|---|---|---|---|---|\n");
     for name in &table.symbols {
         let _ = match rows.get(name.as_str()) {
             Some(Row { class, noun, place, notes, flags }) => {
