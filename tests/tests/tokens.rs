@@ -163,6 +163,29 @@ fn users_with_tokens_see_and_end_own_sessions_and_the_servers_token_is_the_opera
     stage.daemon.wait_for_workers(0);
 }
 
+/// Milliseconds for which turns were taken since the sessions came.
+fn of_turns(stage: &Stage) -> Vec<u64> {
+    let shown = text(&stage.floe(&["ps", "--json"], &stage.of_server()));
+    let rows: Vec<Value> = serde_json::from_str(&shown).unwrap();
+    rows.iter().map(|row| row["of_ms"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn users_take_turns_where_one_has_more_sessions_than_another() {
+    let (stage, [alice, bob]) = Stage::new("[users.alice]\n[users.bob]\n", ["alice", "bob"]);
+    let (_first, _) = stage.attach(&alice, 0).unwrap();
+    let (_other, _) = stage.attach(&bob, 0).unwrap();
+    assert_eq!(of_turns(&stage), [0, 0], "one each is even already");
+    let (second, number) = stage.attach(&alice, 0).unwrap();
+    wait_until(|| of_turns(&stage).iter().filter(|of| **of > 0).count() == 3);
+    text(&stage.floe(&["end", &number.to_string()], &alice));
+    await_end(second);
+    wait_until(|| of_turns(&stage).len() == 2);
+    let before = of_turns(&stage);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(of_turns(&stage), before, "nobody takes turns any more");
+}
+
 #[test]
 fn a_users_token_is_proved_in_the_clear_and_a_program_runs_with_it() {
     let (stage, [alice]) = Stage::new("[users.alice]\n", ["alice"]);

@@ -120,6 +120,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         self.charge(now);
         let seat = Seat {
             member,
+            beside,
             phase: Phase::Free,
             order: 0,
             left: None,
@@ -274,12 +275,25 @@ impl<U: Ord + Copy> Scheduler<U> {
         }
     }
 
-    /// Whether turns are to be taken: somebody has terms, and somebody else is there.
+    /// Whether turns are to be taken: the driver's even slices for all would not be what users and sessions are due.
     fn needs_turns(&self) -> bool {
         let mut users = self.seats.values().map(|seat| seat.member.user_weight);
         let first = users.next();
         let differ = users.any(|weight| Some(weight) != first);
-        self.seats.len() > 1 && (differ || self.seats.values().any(|seat| seat.member.terms.are_any()))
+        let terms = || self.seats.values().any(|seat| seat.member.terms.are_any());
+        self.seats.len() > 1 && (differ || terms() || self.is_uneven())
+    }
+
+    /// Whether some user with a name has more sessions than another one. A session that moves has two places, and is one.
+    fn is_uneven(&self) -> bool {
+        let mut sessions: BTreeMap<U, u32> = BTreeMap::new();
+        let moves = |seat: &Seat<U>| seat.beside.is_some_and(|beside| self.seats.contains_key(&beside));
+        for seat in self.seats.values().filter(|seat| seat.member.is_named && !moves(seat)) {
+            *sessions.entry(seat.member.user).or_default() += 1;
+        }
+        let mut counts = sessions.values();
+        let first = counts.next();
+        counts.any(|count| Some(count) != first)
     }
 
     fn begin_or_end(&mut self, now: Duration) {

@@ -43,6 +43,9 @@ pub struct Member<U> {
     pub user: U,
     /// The user's weight, from the policy; 1 where it says nothing.
     pub user_weight: u32,
+    /// Whether the user has a name. Those divide the GPU among each other, however many sessions each has; peers without a name
+    /// may be many users, or one of several.
+    pub is_named: bool,
     /// Its terms.
     pub terms: Terms,
 }

@@ -15,7 +15,12 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 fn member(user: u8, terms: Terms) -> Member<u8> {
-    Member { user, user_weight: 1, terms }
+    Member { user, user_weight: 1, is_named: false, terms }
+}
+
+/// A session of a user with a name, without terms.
+fn named(user: u8) -> Member<u8> {
+    Member { is_named: true, ..member(user, Terms::default()) }
 }
 
 fn share(share: u32) -> Terms {
@@ -101,6 +106,41 @@ fn a_user_has_no_more_of_the_gpu_for_more_sessions() {
     let first: u64 = (1..=5).map(|number| simulation.thousandths(number)).sum();
     assert!(near(first, 500, 20), "{first}");
     assert!(near(simulation.thousandths(6), 500, 20));
+}
+
+#[test]
+fn users_with_names_divide_the_gpu_also_where_nobody_has_terms() {
+    let mut simulation = Simulation::new();
+    for number in 1..=6 {
+        simulation.add(number, named(if number < 6 { 1 } else { 2 }), Load::kernels(MS(1)));
+    }
+    simulation.run(TEN_SECONDS);
+    let first: u64 = (1..=5).map(|number| simulation.thousandths(number)).sum();
+    assert!(near(first, 500, 20), "{first}");
+    assert!(near(simulation.thousandths(6), 500, 20));
+}
+
+#[test]
+fn turns_are_taken_only_while_users_with_names_have_unequal_numbers_of_sessions() {
+    let mut scheduler = Scheduler::default();
+    scheduler.join(1, named(1), None, MS(0)).unwrap();
+    scheduler.join(2, named(2), None, MS(0)).unwrap();
+    // Peers without a name may be anybody.
+    for number in 3..6 {
+        scheduler.join(number, member(9, Terms::default()), None, MS(0)).unwrap();
+    }
+    // A session that moves has two places.
+    scheduler.join(6, named(1), Some(1), MS(1)).unwrap();
+    scheduler.leave(1, MS(1));
+    assert!(scheduler.take_orders().is_empty() && !scheduler.is_scheduled());
+    scheduler.join(7, named(2), None, MS(2)).unwrap();
+    assert!(scheduler.is_scheduled());
+    scheduler.join(8, named(1), None, MS(3)).unwrap();
+    assert!(!scheduler.is_scheduled(), "two each");
+    scheduler.leave(6, MS(4));
+    assert!(scheduler.is_scheduled());
+    scheduler.leave(8, MS(5));
+    assert!(!scheduler.is_scheduled(), "one user is left");
 }
 
 #[test]

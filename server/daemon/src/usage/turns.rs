@@ -80,7 +80,7 @@ impl Turns {
         state.last += 1;
         let number = state.last;
         let beside = beside.filter(|place| place.gpu == gpu).map(|place| place.number);
-        let member = Member { user, user_weight, terms };
+        let member = Member { user, user_weight, is_named: user.name().is_some(), terms };
         state.gpus.entry(gpu).or_default().join(number, member, beside, self.now())?;
         state.workers.insert(number, Arc::clone(channel));
         self.deliver(state, gpu);

@@ -53,7 +53,7 @@ impl<U: Ord + Copy> Scheduler<U> {
         let mut active: BTreeMap<Unit<U>, Active<U>> = BTreeMap::new();
         let counts = |(number, seat): &(&u64, &Seat<U>)| seat.has_work() || self.accounts.dozes(seat.unit(**number));
         for (number, seat) in self.seats.iter().filter(counts) {
-            let Member { user, user_weight, terms } = seat.member;
+            let Member { user, user_weight, terms, .. } = seat.member;
             let unit =
                 active.entry(seat.unit(*number)).or_insert(Active { user, user_weight, share: terms.share, weight: 0 });
             // Sessions without terms count one each.

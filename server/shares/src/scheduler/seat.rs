@@ -67,6 +67,8 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat<U> {
     pub(super) member: Member<U>,
+    /// The session whose place it takes, as long as that is there.
+    pub(super) beside: Option<u64>,
     pub(super) phase: Phase,
     /// The number of its last order.
     pub(super) order: u64,

@@ -26,7 +26,7 @@ proptest! {
         let members: Vec<Member<u8>> = all.iter().map(|&(user, share, weight, latency, ..)| {
             let class = if latency { Class::Latency } else { Class::Batch };
             // Somebody has terms.
-            Member { user, user_weight: 1, terms: Terms { share: share * 40, weight: weight.max(1), class } }
+            Member { user, user_weight: 1, is_named: false, terms: Terms { share: share * 40, weight: weight.max(1), class } }
         }).collect();
         let mut simulation = Simulation::new();
         for (number, (member, &(.., kernel, pause))) in members.iter().zip(&all).enumerate() {
