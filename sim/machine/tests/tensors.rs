@@ -11,7 +11,7 @@ mod rig;
 
 use std::sync::Arc;
 
-use floe_machine::{Kernel, Level, Outcome, Program, TENSOR_AXES, TensorElement, TensorMap};
+use floe_machine::{Grid, Kernel, Level, Outcome, Pool, Program, TENSOR_AXES, TensorElement, TensorMap};
 use rig::{Rig, parameters};
 
 /// Shared memory that kernels here declare.
@@ -395,6 +395,28 @@ WAIT:
     assert_eq!(bench.run(&text, &[0; 128], [0; 5]), Outcome::Done);
     assert_eq!(bench.output(), shared);
     assert_eq!(bench.rig.download(bench.input, SHARED), global);
+}
+
+#[test]
+fn copies_without_a_loop_let_others_have_their_turn_and_a_stopped_grid_goes_on() {
+    const SUMS: usize = 64;
+    let mut bench = Bench::new();
+    let sum = "    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%in], [%r10], 8192;\n".repeat(SUMS);
+    let text = format!("{HEAD}\n    mov.u32 %r14, 3;\n    st.shared.b32 [%r10], %r14;\n{sum}    ret;\n}}");
+    let first = |bench: &Bench| u32::from_le_bytes(bench.rig.download(bench.input, 4).try_into().expect("four"));
+    let before = first(&bench);
+    let (_program, kernel) = bench.kernel(&text);
+    let values = [vec![0; 128], bench.input.to_le_bytes().to_vec(), bench.output.to_le_bytes().to_vec(), vec![0; 20]];
+    let launch = bench.rig.launch(&kernel, 1, 1, parameters(&kernel, &values).expect("fit"));
+    let grid = Grid::new(launch.clone()).expect("a grid");
+    grid.set_quantum(10);
+    grid.set_quanta(3);
+    assert_eq!(grid.run(&Pool::new(1)), Outcome::Stopped);
+    let done = (first(&bench) - before) / 3;
+    assert!((1..SUMS as u32).contains(&done), "{done}");
+    let snapshot = grid.snapshot().expect("stopped");
+    assert_eq!(Grid::resume(launch, &snapshot).expect("resumes").run(&Pool::new(1)), Outcome::Done);
+    assert_eq!(first(&bench) - before, 3 * SUMS as u32);
 }
 
 #[test]

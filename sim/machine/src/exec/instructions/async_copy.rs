@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use super::bulk::{self, BulkAddress, BulkFault, BulkLane, BulkMove};
 use crate::exec::address::{AddressSpace as _, Global, Shared};
-use crate::exec::context::{Context, Inst, Operation};
+use crate::exec::context::{Context, Event, Inst, Operation};
 use crate::exec::lanes::{Isa, LANES, V32, V64, lanes_of};
 use crate::fault::FaultKind;
 use crate::tensor::TENSOR_AXES;
@@ -82,6 +82,11 @@ impl Operation for BulkCopy {
             Ok(moved) => {
                 // Other blocks and grids have their turn as soon as with copies by single accesses.
                 context.budget = context.budget.saturating_sub((moved / BYTES_AT_A_TIME) as i64);
+                if context.budget < 0 {
+                    // Straight code may be long, and full of these.
+                    let next = context.index(inst) + 1;
+                    return context.raise(Event::Reschedule { next });
+                }
                 inst.next()
             }
             Err((lane, (kind, address))) => context.fail(inst, kind, lane as u32, address),

@@ -1,6 +1,7 @@
 //! Control transfer: branches, calls, returns, ends, traps, and the instructions that only wait.
 //! A branch whose lanes agree is a jump; all else becomes an event that `warp` turns into fragments and frames.
-//! Budget and fairness are looked at only here, at backward branches: straight code always ends at one.
+//! Budget and fairness are looked at here, at backward branches: straight code always ends at one. Bulk copies look at the
+//! budget as well, since each may take as long as many loops.
 
 use crate::exec::context::{Context, Event, Inst, Operation, SPIN_LIMIT};
 use crate::exec::lanes::{FULL, Isa};
