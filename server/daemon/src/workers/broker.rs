@@ -130,7 +130,8 @@ impl Broker {
     fn admit(&mut self, now: Instant, importer: u64, import: Import) -> Result<Vec<Deed>, Refused> {
         let session = import.session;
         let own = self.members.get(&importer).ok_or(Refused::Unknown)?;
-        let may = own.failures < FAILURES && own.under_way < OF_IMPORTER;
+        // One under way may fail.
+        let may = own.failures + own.under_way < FAILURES && own.under_way < OF_IMPORTER;
         let new = !own.partners.contains(&session);
         let other = self.members.get(&session).filter(|_| may);
         let other = other.ok_or(if may { Refused::Unknown } else { Refused::NotPermitted })?;
