@@ -21,7 +21,7 @@ use finding::{Finding, Weight};
 /// Flags of `floe doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Servers to check as well: HOST[,HOST…] [default: those of the settings]
+    /// Servers to check as well: HOST[,HOST…] [default: this machine's daemon and those of the settings]
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     on: Vec<String>,
     /// The policy of this machine's server to check [default: that of the settings]
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     findings.all(driver::findings(&look));
     findings.all(protection::findings(&installation, &look));
     findings.all(policy::findings(arguments.policy.as_deref()));
-    remote_servers(&mut findings, &arguments.on)?;
+    servers_that_answer(&mut findings, &arguments.on);
     if findings.wrong == 0 {
         println!("nothing is wrong");
         return Ok(ExitCode::SUCCESS);
@@ -216,12 +216,20 @@ fn between_gpus(findings: &mut Findings, pairs: Result<Vec<Pair>>) {
     }
 }
 
-fn remote_servers(findings: &mut Findings, on: &[String]) -> Result<()> {
-    let named =
-        if on.is_empty() && !servers::devices_are_named().unwrap_or(false) { Vec::new() } else { servers::named(on)? };
-    for server in named {
-        let answer = servers::gpus_of(&server).map(|gpus| format!("{} GPUs offered", gpus.len()));
-        findings.check(&format!("server {server}"), answer);
+/// The named servers, and this machine's daemon where it has a socket. Each address is asked, also two of one server.
+fn servers_that_answer(findings: &mut Findings, on: &[String]) {
+    // Settings that cannot be read are a finding already.
+    let mut names = servers::named_by_user(on).unwrap_or_default();
+    let own = if on.is_empty() { servers::socket_of_this_machine() } else { None };
+    let own = own.filter(|own| !names.contains(own));
+    names.splice(..0, own.clone());
+    for server in names {
+        let what = format!("server {server}");
+        match servers::gpus_of(&server) {
+            Err(error) if Some(&server) == own.as_ref() && servers::is_nobody(&error) => {
+                findings.note(&what, format!("{error:#}"));
+            }
+            answer => findings.check(&what, answer.map(|gpus| format!("{} GPUs offered", gpus.len()))),
+        }
     }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use floe_wire::ListGpus;
 
 use crate::install::Installation;
 use crate::servers::GpuRow;
@@ -11,7 +12,7 @@ use crate::{private, servers, table};
 /// Flags of `floe gpus`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Servers to ask: HOST[,HOST…] [default: those of the settings, else this machine's daemon, else this machine itself]
+    /// Servers to ask: HOST[,HOST…] [default: this machine's daemon and those of the settings; without any, this machine itself]
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     on: Vec<String>,
     /// Print JSON
@@ -22,13 +23,13 @@ pub(crate) struct Arguments {
 /// Shown instead of a server's name for the devices that `floe run` takes without `--on`.
 const NO_SERVER: &str = "(this machine)";
 
-/// Prints one row per GPU; fails when a server does not answer.
+/// Prints one row per GPU; fails when a server that somebody has named does not answer.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let named = servers::named_by_user(&arguments.on)?;
-    let (rows, code) = if named.is_empty() {
+    let all = servers::all(&arguments.on)?;
+    let (rows, code) = if all.is_own_only() {
         (of_this_machine()?, ExitCode::SUCCESS)
     } else {
-        servers::each(&named, servers::gpus_of)
+        servers::each(&all, &ListGpus {}, servers::gpu_rows)?
     };
     if rows.is_empty() && !arguments.json {
         return Ok(code);

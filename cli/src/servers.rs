@@ -1,4 +1,5 @@
-//! The servers of a command: those of `--on`, else those of the settings, else this machine's daemon.
+//! The servers of a command: those of `--on`, else of the settings. Lists have this machine's daemon beside those of the settings,
+//! other commands where the settings name none.
 //! In: names. Out: their answers. It connects for a few questions at a time and keeps no connection.
 
 use std::process::ExitCode;
@@ -105,11 +106,6 @@ impl SessionRow {
     }
 }
 
-/// Whether the environment or the TOML file names devices.
-pub(crate) fn devices_are_named() -> Result<bool> {
-    Ok(!settings()?.devices.is_empty())
-}
-
 /// The settings of environment and TOML file.
 pub(crate) fn settings() -> Result<Settings> {
     Ok(Settings::read(&ProcessSource)?)
@@ -118,21 +114,40 @@ pub(crate) fn settings() -> Result<Settings> {
 /// The default address of this machine's daemon.
 const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
-/// The servers of a command.
-pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
-    let servers = named_by_user(on)?;
-    Ok(if servers.is_empty() { vec![of_this_machine()] } else { servers })
+/// The servers of a command that lists.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) names: Vec<String>,
+    /// Whether the first one is this machine's daemon, which nobody has named, and which need not be there.
+    is_own_first: bool,
+}
+
+impl Listed {
+    /// This machine's daemon, where it may be, before those that somebody has named.
+    fn of(own: Option<String>, mut names: Vec<String>) -> Self {
+        let own = own.filter(|own| !names.contains(own));
+        let is_own_first = own.is_some() || names.is_empty();
+        if is_own_first {
+            names.insert(0, own.unwrap_or_else(|| THIS_MACHINE.to_owned()));
+        }
+        Self { names, is_own_first }
+    }
+
+    /// Whether nobody has named a server.
+    pub(crate) fn is_own_only(&self) -> bool {
+        self.is_own_first && self.names.len() == 1
+    }
+
+    /// Whether the list is of others, too, and this one is the daemon that nobody has named.
+    fn is_beside_others(&self, index: usize) -> bool {
+        self.is_own_first && index == 0 && self.names.len() > 1
+    }
 }
 
 /// All servers that this user has: those of `--on`, else this machine's daemon and those of the settings.
-pub(crate) fn all(on: &[String]) -> Result<Vec<String>> {
-    let named = named_by_user(on)?;
-    if !on.is_empty() {
-        return Ok(named);
-    }
-    let mut all: Vec<String> = socket_of_this_machine().into_iter().collect();
-    all.extend(named.into_iter().filter(|server| Some(server) != all.first()).collect::<Vec<_>>());
-    Ok(if all.is_empty() { vec![THIS_MACHINE.to_owned()] } else { all })
+pub(crate) fn all(on: &[String]) -> Result<Listed> {
+    let own = if on.is_empty() { socket_of_this_machine() } else { None };
+    Ok(Listed::of(own, named_by_user(on)?))
 }
 
 /// The one server of a command that changes something there: the named one, else that of the settings, else this machine's
@@ -185,20 +200,54 @@ fn ask<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Result<
     Ok(Inquiry::open(server, credentials)?.ask(message)?)
 }
 
-/// Asks every server. A server that does not answer is named on stderr and makes the exit code 1.
-pub(crate) fn each<R>(servers: &[String], question: impl Fn(&str) -> Result<Vec<R>>) -> (Vec<R>, ExitCode) {
-    let mut rows = Vec::new();
+/// Asks every server, and shows one that is reached by several names by the first. A server that does not answer is named on
+/// stderr and makes the exit code 1. One that nobody has named does not, beside others: it may be absent without a word.
+pub(crate) fn each<M: Call, R>(servers: &Listed, message: &M, rows_of: RowsOf<R>) -> Result<(Vec<R>, ExitCode)> {
+    let credentials = settings()?.credentials;
+    let (mut rows, mut seen) = (Vec::new(), Vec::new());
     let mut code = ExitCode::SUCCESS;
-    for server in servers {
-        match question(server) {
+    for (index, server) in servers.names.iter().enumerate() {
+        let answer = if servers.names.len() == 1 {
+            ask(server, &credentials, message).map(Some)
+        } else {
+            ask_unless_seen(server, &credentials, message, &mut seen)
+        };
+        match answer.and_then(|body| body.map_or_else(|| Ok(Vec::new()), |body| rows_of(server, &body))) {
             Ok(answer) => rows.extend(answer),
+            Err(error) if servers.is_beside_others(index) && is_nobody(&error) => {}
             Err(error) => {
                 eprintln!("floe: {error:#}");
-                code = ExitCode::FAILURE;
+                if !servers.is_beside_others(index) {
+                    code = ExitCode::FAILURE;
+                }
             }
         }
     }
-    (rows, code)
+    Ok((rows, code))
+}
+
+/// What reads a server's reply.
+type RowsOf<R> = fn(&str, &[u8]) -> Result<Vec<R>>;
+
+/// The reply of a server; `None`: it is one of those that were seen before, by another name.
+fn ask_unless_seen<M: Call>(
+    server: &str,
+    credentials: &Credentials,
+    message: &M,
+    seen: &mut Vec<Vec<u8>>,
+) -> Result<Option<Vec<u8>>> {
+    // No GPU has this index, so that none is read.
+    let identity = ReadTelemetry { host: "", gpus: vec![u32::MAX], slow: false, lasting: false };
+    let (body, inquiry) = Inquiry::open(server, credentials)?.ask_first(&identity)?;
+    let reply =
+        ReadTelemetry::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
+    if seen.iter().any(|other| other == reply.server) {
+        return Ok(None);
+    }
+    if !reply.server.is_empty() {
+        seen.push(reply.server.to_vec());
+    }
+    Ok(Some(inquiry.ask(message)?))
 }
 
 /// The GPUs of a server.
@@ -240,7 +289,7 @@ pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<G
 }
 
 /// The rows of a reply to `ListGpus`.
-fn gpu_rows(server: &str, body: &[u8]) -> Result<Vec<GpuRow>> {
+pub(crate) fn gpu_rows(server: &str, body: &[u8]) -> Result<Vec<GpuRow>> {
     let reply = ListGpus::decode_reply(body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |gpu: floe_wire::Gpu<'_>| GpuRow {
         server: server.to_owned(),
@@ -265,7 +314,7 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
 }
 
 /// The rows of a reply to `ListSessions`.
-fn session_rows(server: &str, body: &[u8]) -> Result<Vec<SessionRow>> {
+pub(crate) fn session_rows(server: &str, body: &[u8]) -> Result<Vec<SessionRow>> {
     let reply = ListSessions::decode_reply(body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |session: floe_wire::SessionRow<'_>| SessionRow {
         server: server.to_owned(),
@@ -361,6 +410,19 @@ pub(crate) fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_has_this_machines_daemon_before_the_named_ones_and_each_name_once() {
+        let of = |own: Option<&str>, names: &[&str]| {
+            let listed = Listed::of(own.map(str::to_owned), names.iter().map(|name| (*name).to_owned()).collect());
+            (listed.names.join(" "), listed.is_own_only(), listed.is_beside_others(0))
+        };
+        assert_eq!(of(Some("unix:///s"), &["a", "b"]), ("unix:///s a b".to_owned(), false, true));
+        assert_eq!(of(Some("unix:///s"), &["a", "unix:///s"]), ("a unix:///s".to_owned(), false, false));
+        assert_eq!(of(None, &["a"]), ("a".to_owned(), false, false));
+        assert_eq!(of(Some("unix:///s"), &[]), ("unix:///s".to_owned(), true, false));
+        assert_eq!(of(None, &[]), (THIS_MACHINE.to_owned(), true, false));
+    }
 
     #[test]
     fn a_uuid_is_written_as_nvidia_writes_it() {

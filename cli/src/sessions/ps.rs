@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use floe_wire::ListSessions;
 
 use crate::{servers, table};
 
 /// Flags of `floe ps`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Servers to ask: HOST[,HOST…] [default: those of the settings, else this machine's daemon]
+    /// Servers to ask: HOST[,HOST…] [default: this machine's daemon and those of the settings]
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     on: Vec<String>,
     /// Print JSON
@@ -17,9 +18,9 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Prints one row per session; fails when no server answers.
+/// Prints one row per session; fails when a server that somebody has named does not answer.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (rows, code) = servers::each(&servers::named(&arguments.on)?, servers::sessions_of);
+    let (rows, code) = servers::each(&servers::all(&arguments.on)?, &ListSessions {}, servers::session_rows)?;
     if rows.is_empty() && !arguments.json && code != ExitCode::SUCCESS {
         return Ok(code);
     }

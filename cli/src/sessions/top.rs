@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             "floe top needs a terminal\n  floe gpus and floe ps print the same rows as tables, and with --json as JSON"
         );
     }
-    let servers = servers::all(&arguments.on)?;
+    let servers = servers::all(&arguments.on)?.names;
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&is_over)).context("cannot wait for signals")?;
