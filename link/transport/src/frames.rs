@@ -11,4 +11,5 @@ pub(crate) mod reading;
 pub(crate) mod receiver;
 pub(crate) mod salt;
 pub(crate) mod sender;
+pub(crate) mod traffic;
 pub(crate) mod writing;

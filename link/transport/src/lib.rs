@@ -27,6 +27,7 @@ pub use frames::bulk_frame::Bulk;
 pub use frames::halt::Halt;
 pub use frames::receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use frames::sender::Sender;
+pub use frames::traffic::Traffic;
 pub use frames::writing::Leave;
 pub use link::{Answering, Link, Parts, Sealer};
 pub use listener::Listener;

@@ -10,10 +10,11 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Frame, Leave, Link, LinkError, Listener, Peer, Trust, connect};
+use floe_transport::{Address, Frame, Leave, Link, LinkError, Listener, Peer, Traffic, Trust, connect};
 use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, ReleaseBlock, StreamId,
     SynchronizeContext,
@@ -58,6 +59,9 @@ fn raw_pair() -> (UnixStream, Link) {
 fn exchange(client: Link, server: Link) {
     let (sender, _keep) = client.split();
     let (_other, mut receiver) = server.split();
+    let traffic = [(); 2].map(|()| Arc::new(Traffic::default()));
+    sender.count(&traffic[0]);
+    receiver.count(&traffic[1]);
     let limit = Limit::of(&sender);
     let bulk: Vec<u8> = (0..3_000_000_u32).map(|index| index.to_le_bytes()[1]).collect();
     for block in 1..=1000 {
@@ -89,6 +93,9 @@ fn exchange(client: Link, server: Link) {
     }
     assert_eq!(receiver.next().unwrap().unwrap().kind, SynchronizeContext::KIND);
     join(poster);
+    let [ours, theirs] = traffic;
+    assert_eq!((ours.sent(), theirs.sent(), ours.received()), (theirs.received(), 0, 0));
+    assert!(ours.sent() > 2 * 3_000_000 + 1000 * 16, "{ours:?}");
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! nothing and never waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT, Salt};
 
 use crate::error::{Failure, LinkError};
 use crate::frames::salt::{SALTED_FROM, salt};
+use crate::frames::traffic::Traffic;
 use crate::pipes::borrowed::BorrowedBuffer;
 
 /// The fewest trailing bytes that are written from where they lie instead of being copied first.
@@ -33,6 +35,8 @@ pub(crate) struct Outgoing {
     in_segments: usize,
     spare: Vec<Vec<u8>>,
     sent: u64,
+    /// Where its bytes are counted.
+    traffic: Option<Arc<Traffic>>,
     /// Whether a random word goes ahead of each large frame.
     is_salted: bool,
     pub(crate) state: State,
@@ -83,6 +87,7 @@ impl Outgoing {
             in_segments: 0,
             spare: Vec::new(),
             sent,
+            traffic: None,
             is_salted,
             state: State::Open,
             flusher_runs: false,
@@ -95,6 +100,11 @@ impl Outgoing {
     /// The number of frames with a sequence.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Counts the frames that are added from here on.
+    pub(crate) fn count(&mut self, traffic: &Arc<Traffic>) {
+        self.traffic = Some(Arc::clone(traffic));
     }
 
     /// Goes on behind so many frames of another process.
@@ -254,6 +264,9 @@ impl Outgoing {
     #[inline]
     fn finish<M: Message>(&mut self, start: usize, outside: usize) -> u64 {
         let length = self.buffer.len() - start - HEADER_BYTES + outside;
+        if let Some(traffic) = &self.traffic {
+            traffic.has_sent(HEADER_BYTES + length);
+        }
         let length = u32::try_from(length).ok().filter(|length| *length <= PAYLOAD_LIMIT);
         let length = length.expect("the sender cuts bulk data into pieces");
         self.sent += 1;

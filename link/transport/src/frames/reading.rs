@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Failure, LinkError};
 use crate::frames::halt::Halt;
+use crate::frames::traffic::Traffic;
 use crate::pipes::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
@@ -42,6 +43,8 @@ pub(crate) struct Reading {
     pub(crate) tells: bool,
     /// Whether to stop at a frame's border.
     pub(crate) halt: Halt,
+    /// Where its bytes are counted.
+    pub(crate) traffic: Option<Arc<Traffic>>,
 }
 
 impl Reading {
@@ -55,6 +58,7 @@ impl Reading {
             is_broken: false,
             tells: true,
             halt: Halt::default(),
+            traffic: None,
         }
     }
 
@@ -67,6 +71,14 @@ impl Reading {
 
     /// Reads the bytes that have arrived, after waiting for some. `None`: there are none, and `wait` forbids waiting.
     pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
+        let read = self.take(target, wait)?;
+        if let (Some(traffic), Some(count)) = (&self.traffic, read) {
+            traffic.has_received(count);
+        }
+        Ok(read)
+    }
+
+    fn take(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
         let pipe = &*self.pipe;
         let mut descriptor = self.wants_descriptors.then_some(&mut self.descriptor);
         match wait {

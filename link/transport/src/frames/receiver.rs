@@ -16,6 +16,7 @@ use crate::frames::incoming::{Have, Incoming};
 use crate::frames::outgoing::BULK_BYTES;
 use crate::frames::reading::Wait;
 use crate::frames::salt::is_salt;
+use crate::frames::traffic::Traffic;
 use crate::pipes::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
@@ -160,6 +161,11 @@ impl Receiver {
     /// Limits the payload of frames, in bytes.
     pub fn limit_payload(&mut self, bytes: u32) {
         self.limit = bytes;
+    }
+
+    /// Counts what comes from here on.
+    pub fn count(&mut self, traffic: &Arc<Traffic>) {
+        self.incoming.reading.traffic = Some(Arc::clone(traffic));
     }
 
     /// Sets how long a wait for bytes spins before it sleeps.

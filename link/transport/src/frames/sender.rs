@@ -10,6 +10,7 @@ use floe_wire::Message;
 use crate::error::LinkError;
 use crate::frames::flusher;
 use crate::frames::outgoing::State;
+use crate::frames::traffic::Traffic;
 use crate::frames::writing::{Leave, Shared};
 use crate::pipes::borrowed::BorrowedBuffer;
 use crate::pipes::pipe::Pipe;
@@ -35,6 +36,11 @@ impl Sender {
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.outgoing().sent()
+    }
+
+    /// Counts the frames that are sent from here on, by all that share it.
+    pub fn count(&self, traffic: &Arc<Traffic>) {
+        self.shared.outgoing().count(traffic);
     }
 
     /// The number of frames with a sequence, all of which the pipe has. `None`: some are still on their way there, or the
