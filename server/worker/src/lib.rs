@@ -18,6 +18,7 @@ pub use daemon::{
 };
 pub use issue::cache::Cache;
 pub use issue::stands::{STANDS_VARIABLE, Stands};
+pub use life::carried::Carried;
 pub use life::ending::Ending;
 pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};

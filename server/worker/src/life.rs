@@ -3,6 +3,7 @@
 //! In: connections and a plan. Out: the ending.
 //! Nothing here knows what a command means.
 
+pub(crate) mod carried;
 pub(crate) mod ending;
 pub(crate) mod exports;
 pub(crate) mod joining;

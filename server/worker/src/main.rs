@@ -152,6 +152,8 @@ fn session(task: &str) -> Result<()> {
     let (client, reserved, mappings) = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output().map_err(|_| anyhow::anyhow!(USAGE))?;
+    let seen = Seen::default();
+    let reports = if task.counts { reports.counting(&seen.carried) } else { reports };
     let log = Log::to_standard_error(task.session)?;
     let (noticed, notices) = channel();
     let (ordered, orders) = channel();
@@ -171,7 +173,6 @@ fn session(task: &str) -> Result<()> {
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     let output = Output::capture().context("files in memory for what kernels print")?;
-    let seen = Seen::default();
     let watchdog = reports.watchdog(&task)?;
     reports.watch(seen.clone(), log.clone(), watchdog.clone())?;
     say_panics(log.clone(), watchdog.clone());
@@ -195,6 +196,7 @@ fn session(task: &str) -> Result<()> {
     if !matches!(ending, Ending::ClientLeft | Ending::Ordered(_)) {
         log.line(format_args!("{ending}"));
     }
+    reports.say_carried();
     reports.say(&Report::Ended(one_entry(&ending.to_string())));
     if let Some(gpu) = used.filter(|_| task.mps) {
         mps::drain(&*gpu);
@@ -272,13 +274,12 @@ fn work(
     used: &mut Option<Arc<Gpu>>,
 ) -> Ending {
     let gpu = match start_gpu(task, mappings, log) {
-        Ok(gpu) => gpu,
+        Ok(gpu) => gpu.map(Arc::new),
         Err(error) => {
             watchdog.is_over();
             return refuse(link, error);
         }
     };
-    let gpu = gpu.map(Arc::new);
     used.clone_from(&gpu);
     let cupti = if gpu.is_some() { load_cupti(task) } else { None };
     if let Err(error) = close_sandbox(task, &reserved, log) {
@@ -312,6 +313,7 @@ fn work(
         device_speaks: gpu.as_ref().is_some_and(|gpu| gpu.speaks()),
         cache,
         used: Arc::clone(&seen.used),
+        carried: Arc::clone(&seen.carried),
         joining,
         peers: Some(ends),
         nccl: task.nccl.as_ref().map(PathBuf::from),

@@ -39,7 +39,7 @@ use floe_wire::*;
 use crate::daemon::descriptor_passing::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
 use crate::memory::transfer_buffers::BufferBytes;
-use crate::{Ending, Joining, Log, Output, Plan, Resumption, Stands, Watchdog, serve};
+use crate::{Carried, Ending, Joining, Log, Output, Plan, Resumption, Stands, Watchdog, serve};
 
 /// Connections that may wait for a worker to take them.
 const MOST_JOINING: u32 = 200;
@@ -77,6 +77,7 @@ struct Client {
     giver: Arc<Giver>,
     device: Arc<Fake>,
     used: Arc<AtomicU64>,
+    carried: Arc<Carried>,
     worker: Option<JoinHandle<Ending>>,
 }
 
@@ -117,7 +118,7 @@ impl Client {
     fn planned((ours, theirs): (UnixStream, UnixStream), device: Arc<Fake>, change: impl FnOnce(&mut Plan)) -> Self {
         let (giver, taker) = pair(MOST_JOINING).unwrap();
         let joining = Joining::new(Vec::new(), Some(taker));
-        let used = Arc::new(AtomicU64::new(0));
+        let (used, carried) = (Arc::new(AtomicU64::new(0)), Arc::<Carried>::default());
         let mut plan = Plan {
             ordinal: 0,
             memory: 0,
@@ -130,6 +131,7 @@ impl Client {
             device_speaks: false,
             cache: None,
             used: Arc::clone(&used),
+            carried: Arc::clone(&carried),
             joining,
             peers: None,
             nccl: None,
@@ -147,7 +149,7 @@ impl Client {
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
-        Self { link: client_end(ours), giver: Arc::new(giver), device, used, worker: Some(worker) }
+        Self { link: client_end(ours), giver: Arc::new(giver), device, used, carried, worker: Some(worker) }
     }
 
     fn send(&mut self, message: &impl Message) -> u64 {

@@ -82,6 +82,7 @@ fn task() -> Task {
         library: offer.library.clone(),
         nccl: None,
         nodes: false,
+        counts: true,
         cupti: None,
         gpu: 0,
         ordinal: 0,

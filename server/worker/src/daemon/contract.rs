@@ -29,6 +29,9 @@ pub struct Task {
     /// Whether the daemon says which node of NCCL's it is of; an older one does not.
     #[serde(default)]
     pub nodes: bool,
+    /// Whether the daemon takes [`Report::Carried`]; an older one does not.
+    #[serde(default)]
+    pub counts: bool,
     /// The CUPTI that it may load, if the server has one; of a CPU device the device library.
     #[serde(default)]
     pub cupti: Option<String>,
@@ -114,6 +117,29 @@ mod by_name {
 /// and more. The daemon ends a worker that sends more.
 pub const MOST_REPORTS: u32 = 20_000;
 
+/// What a worker has counted of its session's link. No count falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Bytes of frames from the client.
+    pub received: u64,
+    /// Bytes of frames to the client.
+    pub sent: u64,
+    /// Requests that were answered.
+    pub waits: u64,
+}
+
+impl Counts {
+    /// The sum of both, at most the largest number of each.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            received: self.received.saturating_add(other.received),
+            sent: self.sent.saturating_add(other.sent),
+            waits: self.waits.saturating_add(other.waits),
+        }
+    }
+}
+
 /// A line of a worker that serves a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -122,6 +148,8 @@ pub enum Report {
     Ready,
     /// Bytes of the device's memory the session holds.
     Used(u64),
+    /// What the session's link has carried since this worker has it.
+    Carried(Counts),
     /// Bytes of device memory that the session wants in all; it waits for the daemon's grant.
     Wants(u64),
     /// It keeps no more than these bytes of what it was granted.

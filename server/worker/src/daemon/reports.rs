@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use floe_worker::contract::{MOST_REPORTS, MoveReport, Report, STUCK, Task};
+use floe_worker::contract::{Counts, MOST_REPORTS, MoveReport, Report, STUCK, Task};
 use floe_worker::peer_notices::{Dial, Import, MOST_RETURNED, NodeWish, Returned};
-use floe_worker::{ASK_EVERY, Log, MoveReports, PeerReports, Watchdog, end};
+use floe_worker::{ASK_EVERY, Carried, Log, MoveReports, PeerReports, Watchdog, end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The exit status when the session ended otherwise than by its client's leaving.
@@ -32,22 +32,51 @@ pub(super) struct Seen {
     pub(super) beside: Arc<AtomicU64>,
     /// Whether its client is missing.
     pub(super) broken: Arc<AtomicBool>,
+    /// What its link has carried.
+    pub(super) carried: Arc<Carried>,
+}
+
+/// The counts of the session's link, and those of them that were said last.
+struct Counted {
+    carried: Arc<Carried>,
+    said: Mutex<Counts>,
 }
 
 /// The pipe to the daemon.
 #[derive(Clone)]
 pub(super) struct Reports {
     pipe: Arc<Mutex<File>>,
+    /// `None`: the daemon does not take counts.
+    counted: Option<Arc<Counted>>,
     returned: Arc<Mutex<Paced>>,
 }
 
 impl Reports {
+    /// Without counts of the link.
     pub(super) fn on_standard_output() -> Result<Self> {
         let pipe: OwnedFd = io::stdout().as_fd().try_clone_to_owned()?;
         let is_pipe =
             rustix::fs::fstat(&pipe).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_fifo());
         ensure!(is_pipe, "standard output is no pipe");
-        Ok(Self { pipe: Arc::new(Mutex::new(File::from(pipe))), returned: Arc::default() })
+        Ok(Self { pipe: Arc::new(Mutex::new(File::from(pipe))), counted: None, returned: Arc::default() })
+    }
+
+    /// Says what the link has carried, too.
+    pub(super) fn counting(self, carried: &Arc<Carried>) -> Self {
+        let counted = Counted { carried: Arc::clone(carried), said: Mutex::default() };
+        Self { counted: Some(Arc::new(counted)), ..self }
+    }
+
+    /// Says what the link has carried, if that has changed.
+    pub(super) fn say_carried(&self) {
+        let Some(counted) = &self.counted else { return };
+        let mut said = floe_lock::lock(&counted.said);
+        let counts = counted.carried.counts();
+        if *said != counts {
+            // Under the lock: the daemon never hears smaller counts behind larger ones.
+            self.say(&Report::Carried(counts));
+            *said = counts;
+        }
     }
 
     pub(super) fn say(&self, report: &Report) {
@@ -89,6 +118,7 @@ impl Reports {
                 if now.0 != last.0 {
                     reports.say(&Report::Used(now.0));
                 }
+                reports.say_carried();
                 if now.1 != last.1 {
                     reports.say(&Report::Broken(now.1));
                 }
@@ -146,6 +176,8 @@ impl Reports {
 
 impl MoveReports for Reports {
     fn say(&self, report: MoveReport) {
+        // The daemon adds up what the session's workers have counted, so this one's last counts come first.
+        self.say_carried();
         Reports::say(self, &Report::Move(report));
     }
 }

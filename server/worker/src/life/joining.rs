@@ -124,10 +124,12 @@ pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, thr
 /// Has a link carry bulk data, with a thread that reads it; `park` is shown both directions first.
 fn carry<D: Device>(
     shared: &Arc<Shared<D>>,
-    (sender, receiver): (Sender, LinkReceiver),
+    (sender, mut receiver): (Sender, LinkReceiver),
     threads: &Threads,
     park: impl FnOnce(Arc<Rest>, Sender),
 ) -> Result<(), Ending> {
+    sender.count(shared.carried.link());
+    receiver.count(shared.carried.link());
     let rest = Rest::of(&receiver);
     park(Arc::clone(&rest), sender.clone());
     shared.stripes.add(sender).map_err(|error| Ending::no_thread(&error))?;

@@ -15,6 +15,7 @@ use floe_device::{Device, Mapped};
 use floe_transport::{Channels, Expected, Link, LinkError, Sender, SetUp, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
+use super::carried::Carried;
 use super::ending::{Ending, link_ending};
 use super::exports::{Exports, share, start_exports};
 use super::joining;
@@ -81,6 +82,8 @@ pub struct Plan {
     pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for the reports.
     pub used: Arc<AtomicU64>,
+    /// What its link carries, for the reports.
+    pub carried: Arc<Carried>,
     /// The source of connections that join the session.
     pub joining: Joining,
     /// Its ways to the daemon for what it shares with other sessions; `None`: nothing.
@@ -234,6 +237,7 @@ impl<M: Mapped> Wiring<M> {
         log: Log,
         client: Use,
     ) -> Arc<Shared<D>> {
+        sender.count(plan.carried.link());
         Arc::new(Shared {
             device,
             sender,
@@ -252,6 +256,7 @@ impl<M: Mapped> Wiring<M> {
             recording: Recording::new(plan.cupti.clone(), &self.host.budget),
             turn: Turn::default(),
             client: Arc::new(client),
+            carried: Arc::clone(&plan.carried),
         })
     }
 }
@@ -314,6 +319,7 @@ impl<D: Device> Built<D> {
         (threads, first): (Threads, Receiver<Ending>),
     ) -> Ending {
         let Self { shared, issuer, completer, releaser, reader, plan, wiring, mut leftover } = self;
+        receiver.count(shared.carried.link());
         receiver.set_spin(wiring.spin);
         receiver.set_expected(wiring.expected);
         receiver.take_descriptors(plan.shared_memory > 0);

@@ -10,6 +10,7 @@ use floe_device::Device;
 use floe_transport::{LinkError, Sender, Stripes, Transfers};
 use floe_wire::{Ended, Reply};
 
+use super::carried::Carried;
 use super::log::Log;
 use super::recording::Recording;
 use super::watch::Use;
@@ -53,6 +54,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) turn: Turn<D>,
     /// How far the client has used the session.
     pub(crate) client: Arc<Use>,
+    /// What its link carries.
+    pub(crate) carried: Arc<Carried>,
 }
 
 impl<D: Device> Shared<D> {
@@ -63,12 +66,14 @@ impl<D: Device> Shared<D> {
             self.show_printed(true)?;
         }
         let earlier = self.failures.take();
+        self.carried.answers();
         self.sender.send(&Reply { request, status, earlier, detail, body }, |_| ()).map(|_| ())
     }
 
     /// Answers a request that waited; the answer leaves with the next flush.
     pub(crate) fn queue_reply(&self, request: u64, status: u32) -> Result<(), LinkError> {
         let earlier = self.failures.take();
+        self.carried.answers();
         self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
     }
 

@@ -52,6 +52,7 @@ impl Alone {
             recording: Recording::new(None, budget),
             turn: Default::default(),
             client: Default::default(),
+            carried: Default::default(),
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
         let functions = Arc::new(HostFunctions::default());

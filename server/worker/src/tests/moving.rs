@@ -80,6 +80,7 @@ impl Worker {
             cupti: None,
             cache: None,
             used: Arc::default(),
+            carried: Arc::default(),
             joining: Joining::new(Vec::new(), Some(taker)),
             peers: None,
             moves: None,
@@ -135,7 +136,14 @@ impl Moving {
         let (channels, link) = Channels::take_over(client_end(ours), HOUR);
         let device = Arc::clone(&worker.device);
         let giver = Arc::clone(&worker.giver);
-        let client = Client { link, giver: Arc::clone(&giver), device, used: Arc::default(), worker: None };
+        let client = Client {
+            link,
+            giver: Arc::clone(&giver),
+            device,
+            used: Arc::default(),
+            carried: Arc::default(),
+            worker: None,
+        };
         let door = Arc::new(Mutex::new(giver));
         let (kept, way) = (channels.clone(), Arc::clone(&door));
         let keeper = Some(std::thread::spawn(move || keep(&kept, &way)));
@@ -371,7 +379,7 @@ fn a_session_over_rings_moves_and_its_client_does_nothing() {
     far.go_over(taken).unwrap();
     let mut worker = Worker::start(From::Link(Box::new(far)), None);
     let (device, giver) = (Arc::clone(&worker.device), Arc::clone(&worker.giver));
-    let mut client = Client { link, giver, device, used: Arc::default(), worker: None };
+    let mut client = Client { link, giver, device, used: Arc::default(), carried: Arc::default(), worker: None };
     for round in 0..20 {
         client.memory();
         let bytes = data(30_000, round);
@@ -402,7 +410,8 @@ fn a_session_without_a_grace_period_over_a_socket_says_that_it_stays() {
     let error = worker.parking.park_link(Instant::now() + PATIENCE).unwrap_err();
     assert!(error.to_string().contains("--grace"), "{error}");
     let (device, giver) = (Arc::clone(&worker.device), Arc::clone(&worker.giver));
-    let mut client = Client { link: client_end(ours), giver, device, used: Arc::default(), worker: None };
+    let mut client =
+        Client { link: client_end(ours), giver, device, used: Arc::default(), carried: Arc::default(), worker: None };
     client.ok(&MemoryInfo {});
     drop(client);
     assert_eq!(join(worker.thread), Ending::ClientLeft);

@@ -124,6 +124,29 @@ fn chunks_may_come_in_any_order_and_before_their_commands() {
 }
 
 #[test]
+fn bytes_of_all_connections_and_answered_requests_are_counted() {
+    let mut client = Client::new();
+    client.memory();
+    let before = client.carried.counts();
+    let (mut bulk, all) = (client.join(), data(2 * CHUNK, 1));
+    let sent = client.follows(BASE, all.len() as u64);
+    for offset in [0, CHUNK] {
+        chunk(&mut bulk, sent, offset, &all);
+    }
+    let read = 5000;
+    for _ in 0..3 {
+        client.read(read);
+    }
+    let counts = client.carried.counts();
+    let (received, sent) = (counts.received - before.received, counts.sent - before.sent);
+    // Headers and small messages are far below a chunk.
+    assert!((2 * CHUNK..3 * CHUNK).contains(&received), "{received}");
+    assert!((3 * read..4 * read).contains(&sent), "{sent}");
+    assert_eq!(counts.waits - before.waits, 3);
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
 fn copies_that_are_behind_a_held_stream_come_all_the_same() {
     for bytes in [4 * CHUNK_BYTES, PIECE_BYTES - 5, PIECE_BYTES] {
         copies_behind_a_held_stream(bytes);

@@ -84,6 +84,7 @@ impl Worker {
             cupti: None,
             cache: None,
             used: Arc::default(),
+            carried: Arc::default(),
             joining: Joining::new(Vec::new(), Some(Taker::new(socket).noticing(noticed))),
             peers: Some(peers),
             moves: Some(MoveEnds { session: SESSION, orders: ordered, reports: Box::new(Words(says)) }),
@@ -197,7 +198,14 @@ impl Moving {
         let worker = Worker::start_standing(begins, SESSION, Arc::default(), stands);
         let (channels, link) = Channels::take_over(client_end(ours), HOUR);
         let (device, giver) = (Arc::clone(&worker.device), Arc::clone(&worker.giver));
-        let client = Client { link, giver: Arc::clone(&giver), device, used: Arc::default(), worker: None };
+        let client = Client {
+            link,
+            giver: Arc::clone(&giver),
+            device,
+            used: Arc::default(),
+            carried: Arc::default(),
+            worker: None,
+        };
         let door = Arc::new(Mutex::new(giver));
         let (kept, way) = (channels.clone(), Arc::clone(&door));
         let keeper = std::thread::spawn(move || keep(&kept, &way));
@@ -380,6 +388,7 @@ fn a_session_that_leaves_in_vain_at_random_moments_goes_on_as_if_nothing_had_bee
         giver: Arc::clone(&client.giver),
         device: Arc::clone(&client.device),
         used: Arc::default(),
+        carried: Arc::default(),
         worker: None,
     };
     let program = std::thread::spawn(move || {
