@@ -3,6 +3,7 @@
 //! It never starts or asks a worker.
 
 pub(crate) mod accounting;
+pub(crate) mod carried;
 pub(crate) mod door;
 pub(crate) mod ended;
 pub(crate) mod figures;

@@ -40,6 +40,8 @@ pub struct GpuFigures {
     pub states: SessionFigures,
     /// How its time is divided.
     pub turns: TurnFigures,
+    /// What its sessions' links have carried.
+    pub links: LinkFigures,
     /// How busy it is, in percent; `None` if it does not say, as with what follows.
     pub utilization: Option<u64>,
     /// How busy its memory is, in percent.
@@ -61,6 +63,17 @@ pub struct TurnFigures {
     pub had: Duration,
     /// Turns that were given.
     pub given: u64,
+}
+
+/// What the links of a GPU's sessions have carried, also of those that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkFigures {
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes to clients.
+    pub sent: u64,
+    /// Requests that were answered.
+    pub waits: u64,
 }
 
 /// Sessions of a GPU by state.

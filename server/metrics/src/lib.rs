@@ -14,7 +14,7 @@ mod rows;
 mod tally;
 mod visitor;
 
-pub use figures::{Figures, GpuFigures, Process, SessionFigures, TurnFigures};
+pub use figures::{Figures, GpuFigures, LinkFigures, Process, SessionFigures, TurnFigures};
 pub use port::{Limits, Port, Source};
 pub use pulse::Pulse;
 pub use rows::page;

@@ -165,6 +165,24 @@ pub(crate) static METRICS: &[Metric] = &[
         gpus(scrape, |gpu| whole(gpu.turns.given))
     })
     .of_gpu(None),
+    Metric::counter(
+        "floe_gpu_link_received",
+        &[],
+        "What clients sent to a GPU's sessions over their links: the sum of what floe ps shows, also of sessions that have ended.",
+        |scrape| gpus(scrape, |gpu| whole(gpu.links.received)),
+    )
+    .of_gpu(Some("bytes")),
+    Metric::counter(
+        "floe_gpu_link_sent",
+        &[],
+        "What a GPU's sessions sent to their clients over their links, likewise.",
+        |scrape| gpus(scrape, |gpu| whole(gpu.links.sent)),
+    )
+    .of_gpu(Some("bytes")),
+    Metric::counter("floe_gpu_waits", &[], "Requests of a GPU's sessions that were answered, likewise.", |scrape| {
+        gpus(scrape, |gpu| whole(gpu.links.waits))
+    })
+    .of_gpu(None),
     Metric::gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization in percent. NVIDIA's GPUs only.", |scrape| {
         gpus(scrape, |gpu| gpu.utilization.map(Value::Whole))
     })

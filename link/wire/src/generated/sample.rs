@@ -1254,6 +1254,10 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             gpu_ms: Sample::sample(source),
             of_ms: Sample::sample(source),
             moves: Sample::sample(source),
+            received: Sample::sample(source),
+            sent: Sample::sample(source),
+            waits: Sample::sample(source),
+            counted_ms: Sample::sample(source),
         }
     }
 }

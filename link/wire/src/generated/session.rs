@@ -1285,7 +1285,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none. `share`, `weight` and `class` are as in `Attach`; for `gpu_ms` of the `of_ms` for which turns were taken on its GPU, the session had it. `moves`: how often it got another worker.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`. `guaranteed`: its quota is a guarantee. `user` is the name of the user that the server knows it by, empty where it knows none. `share`, `weight` and `class` are as in `Attach`; for `gpu_ms` of the `of_ms` for which turns were taken on its GPU, the session had it. `moves`: how often it got another worker. `received` and `sent` are the bytes of frames that its workers have received from the client and sent to it, without what goes through memory that they share; `waits` are the requests that they have answered. These three are as of `counted_ms` after the session's begin, and do not fall while the session lasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -1306,6 +1306,10 @@ pub struct SessionRow<'a> {
     pub gpu_ms: u64,
     pub of_ms: u64,
     pub moves: u32,
+    pub received: u64,
+    pub sent: u64,
+    pub waits: u64,
+    pub counted_ms: u64,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -1326,7 +1330,11 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u32 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST;
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<16>(out);
@@ -1349,13 +1357,17 @@ impl<'a> Field<'a> for SessionRow<'a> {
         room[0..1].copy_from_slice(&[u8::from(self.guaranteed)]);
         room[1..5].copy_from_slice(&crate::reader::length_bytes(self.user.len()));
         out.extend_from_slice(self.user.as_bytes());
-        let room = crate::reader::room::<32>(out);
+        let room = crate::reader::room::<64>(out);
         room[0..4].copy_from_slice(&self.share.to_le_bytes());
         room[4..8].copy_from_slice(&self.weight.to_le_bytes());
         room[8..12].copy_from_slice(&self.class.to_le_bytes());
         room[12..20].copy_from_slice(&self.gpu_ms.to_le_bytes());
         room[20..28].copy_from_slice(&self.of_ms.to_le_bytes());
         room[28..32].copy_from_slice(&self.moves.to_le_bytes());
+        room[32..40].copy_from_slice(&self.received.to_le_bytes());
+        room[40..48].copy_from_slice(&self.sent.to_le_bytes());
+        room[48..56].copy_from_slice(&self.waits.to_le_bytes());
+        room[56..64].copy_from_slice(&self.counted_ms.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1378,6 +1390,10 @@ impl<'a> Field<'a> for SessionRow<'a> {
             gpu_ms: reader.field("gpu_ms")?,
             of_ms: reader.field("of_ms")?,
             moves: reader.field("moves")?,
+            received: reader.field("received")?,
+            sent: reader.field("sent")?,
+            waits: reader.field("waits")?,
+            counted_ms: reader.field("counted_ms")?,
         })
     }
 }

@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use floe_device::Snapshot;
-use floe_metrics::{Figures, GpuFigures, Limits, Port, Process, Pulse, Source, Tally};
+use floe_metrics::{Figures, GpuFigures, Limits, LinkFigures, Port, Process, Pulse, Source, Tally};
 use floe_nvml::Reading;
 use floe_wire::NEWEST_VERSION;
+use floe_worker::contract::Counts;
 
 use super::telemetry::{Target, TelemetrySample};
 use crate::error::DaemonError;
@@ -87,11 +88,16 @@ fn of_gpu(server: &Server, index: u32, gpu: &Snapshot) -> GpuFigures {
         sessions,
         states,
         turns: server.turns.figures(index),
+        links: of_links(table.carried(index)),
         utilization: reading(Reading::GpuUtilization),
         memory_utilization: reading(Reading::MemoryUtilization),
         temperature: reading(Reading::Temperature),
         power: reading(Reading::Power),
     }
+}
+
+fn of_links(Counts { received, sent, waits }: Counts) -> LinkFigures {
+    LinkFigures { received, sent, waits }
 }
 
 /// What NVIDIA's library says of a GPU. A CPU device says nothing that means what DCGM means.

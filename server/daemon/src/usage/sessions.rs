@@ -11,9 +11,10 @@ use floe_metrics::SessionFigures;
 use floe_migrate::Phase;
 use floe_shares::Terms;
 use floe_transport::Transport;
-use floe_worker::contract::Asks;
+use floe_worker::contract::{Asks, Counts};
 
 use super::accounting::{Accounting, HOST_MEMORY, NoRoom};
+use super::carried::Said;
 use super::door::{Door, Key};
 use super::ended::Ended;
 use super::queue::Queue;
@@ -154,6 +155,8 @@ pub(crate) struct Session {
     transport: String,
     /// Why it is to end, if it is.
     ending: Option<String>,
+    /// What its link had carried when its present worker got it.
+    before: Counts,
 }
 
 /// A worker of the table: of a session, or the other one of a move.
@@ -171,11 +174,14 @@ pub(crate) struct Worker {
     broken: Option<Instant>,
     /// Its place among those that take turns on its GPU.
     turn: Option<Arc<TurnPlace>>,
+    /// What it says of its link.
+    said: Said,
 }
 
 impl Worker {
     fn new(seat: Seat, gpu: u32, channel: Arc<WorkerChannel>) -> Self {
-        Self { seat, gpu, used: 0, process: 0, ender: None, channel, broken: None, turn: None }
+        let said = Said::default();
+        Self { seat, gpu, used: 0, process: 0, ender: None, channel, broken: None, turn: None, said }
     }
 }
 
@@ -231,6 +237,8 @@ pub(crate) struct Sessions {
     /// Requests that wait for room.
     queue: Queue,
     ended: Ended,
+    /// What links have carried, by the GPU that their sessions had.
+    carried: BTreeMap<u32, Counts>,
 }
 
 impl Sessions {
@@ -333,6 +341,7 @@ impl Sessions {
             moved: 0,
             transport,
             ending: None,
+            before: Counts::default(),
         };
         self.rows.insert(number, session);
         Ok(seat)
@@ -392,6 +401,19 @@ impl Sessions {
         if let Some(worker) = self.worker_mut(number) {
             worker.used = used;
         }
+    }
+
+    /// A worker says what its link has carried. Of two workers of a move only the one that has the session counts.
+    pub(crate) fn carries(&mut self, number: u64, said: Counts, now: Instant) {
+        let Some(row) = self.rows.get_mut(&number) else { return };
+        let more = row.worker.said.takes(said, now);
+        let sum = self.carried.entry(row.gpu).or_default();
+        *sum = sum.plus(more);
+    }
+
+    /// What the links of a GPU's sessions have carried, also of those that have ended.
+    pub(crate) fn carried(&self, gpu: u32) -> Counts {
+        self.carried.get(&gpu).copied().unwrap_or_default()
     }
 
     /// A session's worker reports since when its client is missing, or that it is back.

@@ -237,7 +237,7 @@ fn heed(server: &Server, running: &Running, report: Report) {
     let Some((member, _)) = &running.places else { return };
     match report {
         Report::Used(bytes) => server.sessions().uses(number, bytes),
-        Report::Carried(_) => {}
+        Report::Carried(counts) => server.sessions().carries(number, counts, Instant::now()),
         Report::Wants(bytes) => share(server, number, bytes),
         Report::Keeps(bytes) => server.sessions().accounting().keep(number, bytes),
         Report::Broken(broken) => breaks(server, number, broken),

@@ -127,7 +127,7 @@ fn task(place: &WorkerSettings<'_>, posting: &Posting<'_>) -> Task {
         library: place.library.to_owned(),
         nccl: place.nccl.and_then(Path::to_str).map(str::to_owned),
         nodes: posting.nodes,
-        counts: false,
+        counts: true,
         cupti: place.cupti.and_then(Path::to_str).map(str::to_owned),
         gpu: posting.gpu,
         ordinal: conditions.ordinal,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::figures::{GpuFigures, Process, SessionFigures, TurnFigures};
+use crate::figures::{GpuFigures, LinkFigures, Process, SessionFigures, TurnFigures};
 use crate::tally::{Event, MoveFailure, MoveKind, Refusal, SessionEnd, SessionRefusal};
 
 /// A server with an NVIDIA GPU whose name needs escapes, and a CPU device that says nothing of itself.
@@ -23,6 +23,7 @@ fn figures() -> Figures {
             had: Duration::from_secs(88),
             given: 8800,
         },
+        links: LinkFigures { received: 1 << 33, sent: 4096, waits: 12 },
         utilization: Some(97),
         memory_utilization: Some(40),
         temperature: Some(61),

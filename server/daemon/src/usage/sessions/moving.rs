@@ -99,6 +99,7 @@ impl Sessions {
             return false;
         }
         row.moved = row.moved.saturating_add(1);
+        row.before = row.before.plus(row.worker.said.counts());
         row.worker.seat.swap(&arrived.seat);
         std::mem::swap(&mut row.worker, arrived);
         if row.worker.gpu != HOST_MEMORY {

@@ -31,27 +31,32 @@ impl Sessions {
         let (numbers, rows): (Vec<u64>, Vec<&Session>) = shown.map(|(session, row)| (*session, row)).unzip();
         let places: Vec<_> = rows.iter().map(|row| row.worker.turn.as_deref()).collect();
         let rows = numbers.into_iter().zip(rows).zip(TurnPlace::usages(&places));
-        rows.map(|((session, row), usage)| SessionRow {
-            session,
-            gpu: row.gpu,
-            client: &row.session_request.client,
-            pid: row.session_request.pid,
-            program: &row.session_request.program,
-            memory: row.conditions.quota,
-            used: row.worker.used,
-            seconds: now.saturating_duration_since(row.since).as_secs(),
-            worker: if peer.is_none() { row.worker.process } else { 0 },
-            transport: &row.transport,
-            guaranteed: row.conditions.is_guaranteed,
-            user: &row.session_request.user,
-            share: row.conditions.terms.share,
-            weight: row.conditions.terms.weight,
-            class: u32::from(row.conditions.terms.class == Class::Latency),
-            gpu_ms: millis(usage.time),
-            of_ms: millis(usage.of),
-            moves: row.moved,
-        })
-        .collect()
+        rows.map(|((session, row), usage)| (session, row, usage, row.before.plus(row.worker.said.counts())))
+            .map(|(session, row, usage, carried)| SessionRow {
+                session,
+                gpu: row.gpu,
+                client: &row.session_request.client,
+                pid: row.session_request.pid,
+                program: &row.session_request.program,
+                memory: row.conditions.quota,
+                used: row.worker.used,
+                seconds: now.saturating_duration_since(row.since).as_secs(),
+                worker: if peer.is_none() { row.worker.process } else { 0 },
+                transport: &row.transport,
+                guaranteed: row.conditions.is_guaranteed,
+                user: &row.session_request.user,
+                share: row.conditions.terms.share,
+                weight: row.conditions.terms.weight,
+                class: u32::from(row.conditions.terms.class == Class::Latency),
+                gpu_ms: millis(usage.time),
+                of_ms: millis(usage.of),
+                moves: row.moved,
+                received: carried.received,
+                sent: carried.sent,
+                waits: carried.waits,
+                counted_ms: millis(row.worker.said.known(now).saturating_duration_since(row.since)),
+            })
+            .collect()
     }
 }
 

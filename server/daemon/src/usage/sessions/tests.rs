@@ -233,6 +233,34 @@ fn a_commit_changes_the_workers_and_leaves_the_session_its_number_and_key() {
 }
 
 #[test]
+fn what_a_link_carried_is_summed_over_workers_and_by_gpu_and_never_falls() {
+    let counts = |received, sent, waits| Counts { received, sent, waits };
+    let shown = |sessions: &mut Sessions, now| {
+        let row = &sessions.rows(now, None)[0];
+        (counts(row.received, row.sent, row.waits), row.counted_ms)
+    };
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let (mut sessions, [old, new], _processes) = moving();
+    let (session, target) = (old.number(), new.number());
+    sessions.carries(session, counts(100, 10, 1), at(1));
+    sessions.carries(target, counts(7, 7, 7), at(1));
+    assert_eq!(shown(&mut sessions, at(1)).0, counts(100, 10, 1), "a target has no session yet");
+    assert_eq!(sessions.carried(0), counts(100, 10, 1));
+    assert!(sessions.commit(session, target));
+    assert_eq!(shown(&mut sessions, at(2)).0, counts(100, 10, 1));
+    sessions.carries(session, counts(5, 0, 2), at(3));
+    // The worker that it had may still say something.
+    sessions.carries(target, counts(1000, 1000, 1000), at(3));
+    let (carried, millis) = shown(&mut sessions, at(3));
+    assert_eq!(carried, counts(105, 10, 3));
+    assert!((2000..=3000).contains(&millis), "{millis}");
+    assert_eq!((sessions.carried(0), sessions.carried(1)), (counts(100, 10, 1), counts(5, 0, 2)));
+    drop(sessions.remove(session));
+    assert_eq!(sessions.carried(1), counts(5, 0, 2), "also of sessions that have ended");
+}
+
+#[test]
 fn there_is_no_commit_where_a_worker_has_ended() {
     for which in 0..2 {
         let (mut sessions, [old, new], mut processes) = moving();
