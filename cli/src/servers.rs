@@ -77,6 +77,28 @@ pub(crate) struct SessionRow {
     pub(crate) of_ms: u64,
     /// How often it got another worker.
     pub(crate) moves: u32,
+    /// Bytes that its link has carried from the client.
+    pub(crate) received: u64,
+    /// Bytes that its link has carried to the client.
+    pub(crate) sent: u64,
+    /// Requests that were answered.
+    pub(crate) waits: u64,
+    /// The moment of these three, in milliseconds after the attach.
+    pub(crate) counted_ms: u64,
+    /// What `floe top` has found between two looks.
+    #[serde(skip)]
+    pub(crate) rate: Option<Rate>,
+}
+
+/// What a session's link carries in a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// Bytes from the client.
+    pub(crate) received: u64,
+    /// Bytes to the client.
+    pub(crate) sent: u64,
+    /// Requests that are answered.
+    pub(crate) waits: u64,
 }
 
 impl SessionRow {
@@ -336,6 +358,11 @@ pub(crate) fn session_rows(server: &str, body: &[u8]) -> Result<Vec<SessionRow>>
         gpu_ms: session.gpu_ms,
         of_ms: session.of_ms,
         moves: session.moves,
+        received: session.received,
+        sent: session.sent,
+        waits: session.waits,
+        counted_ms: session.counted_ms,
+        rate: None,
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

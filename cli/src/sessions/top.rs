@@ -3,6 +3,7 @@
 //! This file has the terminal and the threads. [`state`] decides what is shown and done, [`screen`] how it looks; both are
 //! pure.
 
+mod rates;
 mod screen;
 mod state;
 

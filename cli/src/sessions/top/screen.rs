@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Table};
 
 use super::state::{Column, Question, State};
-use crate::servers::{GpuRow, Load, SessionRow, size};
+use crate::servers::{GpuRow, Load, Rate, SessionRow, size};
 
 /// Characters of a bar, without its brackets.
 const BAR: usize = 12;
@@ -146,6 +146,9 @@ fn column(column: Column, widths: Widths) -> (&'static str, u16) {
         Column::Used => ("MEMORY", 28),
         Column::Age => ("AGE", 8),
         Column::Share => ("SHARE", 16),
+        Column::Received => ("TO GPU", 12),
+        Column::Sent => ("FROM GPU", 12),
+        Column::Waits => ("WAITS/S", 9),
         Column::Moves => ("MOVES", 6),
         Column::Transport => ("TRANSPORT", 14),
         Column::Client => ("CLIENT", 28),
@@ -200,6 +203,9 @@ fn cell(column: Column, row: &SessionRow, width: usize) -> String {
         Column::Used => memory(row),
         Column::Age => age(row.seconds),
         Column::Share => row.share(),
+        Column::Received => rate(row.rate, |rate| per_second(rate.received)),
+        Column::Sent => rate(row.rate, |rate| per_second(rate.sent)),
+        Column::Waits => rate(row.rate, |rate| rate.waits.to_string()),
         Column::Moves => row.moves.to_string(),
         Column::Transport => row.transport.clone(),
         Column::Client => row.client.clone(),
@@ -212,6 +218,21 @@ fn memory(row: &SessionRow) -> String {
         (0, _) => format!("{}, best effort", size(row.used)),
         (quota, true) => format!("{} of {}", size(row.used), size(quota)),
         (quota, false) => format!("{} of at most {}", size(row.used), size(quota)),
+    }
+}
+
+fn rate(rate: Option<Rate>, words: impl FnOnce(Rate) -> String) -> String {
+    rate.map_or_else(|| "–".to_owned(), words)
+}
+
+/// Bytes per second as people read them. Small rates are of interest, too: `floe_size` counts in MiB.
+fn per_second(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B/s"),
+        1024..0x10_0000 => format!("{} KiB/s", bytes >> 10),
+        // Tenths, rounded down.
+        0x10_0000..0x4000_0000 => format!("{}.{} MiB/s", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
+        _ => format!("{}.{} GiB/s", bytes >> 30, ((bytes & 0x3fff_ffff) * 10) >> 30),
     }
 }
 

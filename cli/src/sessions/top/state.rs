@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::servers::{GpuRow, Load, Look, SessionRow};
+use super::rates::Rates;
+use crate::servers::{GpuRow, Load, Look, Rate, SessionRow};
 
 /// Sessions of one server that are shown. A server may claim any number of them.
 const MOST_SESSIONS: usize = 4096;
@@ -61,6 +62,9 @@ pub(super) enum Column {
     Used,
     Age,
     Share,
+    Received,
+    Sent,
+    Waits,
     Moves,
     Transport,
     Client,
@@ -68,7 +72,7 @@ pub(super) enum Column {
 
 impl Column {
     /// All of them, as they stand on the screen.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Device,
         Self::Session,
         Self::User,
@@ -76,6 +80,9 @@ impl Column {
         Self::Used,
         Self::Age,
         Self::Share,
+        Self::Received,
+        Self::Sent,
+        Self::Waits,
         Self::Moves,
         Self::Transport,
         Self::Client,
@@ -83,6 +90,8 @@ impl Column {
 
     /// The order of two sessions by this column; numbers that people look for at the top come in falling order.
     fn order(self, one: &SessionRow, other: &SessionRow) -> Ordering {
+        // A rate that is not known is below all others.
+        let by_rate = |rate: fn(Rate) -> u64| other.rate.map(rate).cmp(&one.rate.map(rate));
         match self {
             Self::Device => (&one.server, one.gpu).cmp(&(&other.server, other.gpu)),
             Self::Session => one.session.cmp(&other.session),
@@ -91,6 +100,9 @@ impl Column {
             Self::Used => other.used.cmp(&one.used),
             Self::Age => other.seconds.cmp(&one.seconds),
             Self::Share => other.gpu_time().total_cmp(&one.gpu_time()),
+            Self::Received => by_rate(|rate| rate.received),
+            Self::Sent => by_rate(|rate| rate.sent),
+            Self::Waits => by_rate(|rate| rate.waits),
             Self::Moves => other.moves.cmp(&one.moves),
             Self::Transport => one.transport.cmp(&other.transport),
             Self::Client => one.client.cmp(&other.client),
@@ -109,6 +121,7 @@ struct Server {
     name: String,
     /// What it said last; kept while it does not answer.
     look: Look,
+    rates: Rates,
     /// Why it does not answer.
     trouble: Option<String>,
     /// Rows that are not shown.
@@ -282,6 +295,7 @@ impl Server {
                 self.left_out = over(look.sessions.len(), MOST_SESSIONS) + over(look.gpus.len(), MOST_GPUS);
                 look.sessions.truncate(MOST_SESSIONS);
                 look.gpus.truncate(MOST_GPUS);
+                self.rates.fill(&mut look.sessions);
                 (self.look, self.trouble) = (look, None);
             }
             // Its first line; the next one says what to do, for which this is no place.

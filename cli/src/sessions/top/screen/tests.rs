@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 
 use super::super::state::News;
-use super::super::state::tests::{gpu, press, session, state};
+use super::super::state::tests::{gpu, looked_again, press, session, state};
 use super::*;
 use crate::servers::Look;
 
@@ -38,7 +38,9 @@ fn is_as(name: &str, state: &State, width: u16, height: u16) {
 
 #[test]
 fn a_wide_screen_has_every_column() {
-    is_as("wide", &state(), 176, 14);
+    let mut state = state();
+    looked_again(&mut state);
+    is_as("wide", &state, 190, 14);
 }
 
 #[test]
@@ -94,6 +96,15 @@ fn no_size_is_too_small() {
 #[test]
 fn ages_are_for_people() {
     assert_eq!([5, 245, 11_045, 183_600].map(age), ["0:05", "4:05", "3:04:05", "2 d 03 h"]);
+}
+
+#[test]
+fn rates_are_for_people_and_fit_their_column() {
+    let words = [0, 1023, 1024, (1 << 20) - 1, 1 << 20, (5 << 20) + (3 << 18), (1 << 30) - 1, 3 << 29].map(per_second);
+    let expected =
+        ["0 B/s", "1023 B/s", "1 KiB/s", "1023 KiB/s", "1.0 MiB/s", "5.7 MiB/s", "1023.9 MiB/s", "1.5 GiB/s"];
+    assert_eq!(words, expected);
+    assert!(words.iter().all(|words| words.len() <= 12));
 }
 
 #[test]

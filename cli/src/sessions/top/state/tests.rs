@@ -26,6 +26,11 @@ pub(in super::super) fn session(server: &str, number: u64, program: &str, used: 
         gpu_ms: 0,
         of_ms: 0,
         moves: 0,
+        received: 0,
+        sent: 0,
+        waits: 0,
+        counted_ms: 0,
+        rate: None,
     }
 }
 
@@ -69,6 +74,17 @@ pub(in super::super) fn state() -> State {
     state
 }
 
+/// A second later the first two sessions have carried something, and a fourth has come.
+pub(in super::super) fn looked_again(state: &mut State) {
+    let mut look = Look { sessions: state.servers[0].look.sessions.clone(), ..state.servers[0].look.clone() };
+    for (row, counts) in look.sessions.iter_mut().zip([(40 << 20, 3 << 10, 1200), (700, 5 << 30, 7), (0, 0, 0)]) {
+        (row.received, row.sent, row.waits) = counts;
+        row.counted_ms += 1000;
+    }
+    look.sessions.push(session("gpu1", 4, "new", 0));
+    state.take(News::Look(0, Ok(look)));
+}
+
 pub(in super::super) fn press(state: &mut State, keys: &[KeyCode]) -> Option<Act> {
     keys.iter().map(|code| state.press(KeyEvent::new(*code, KeyModifiers::NONE))).last().flatten()
 }
@@ -91,10 +107,24 @@ fn keys_sort_by_every_column_and_turn_the_order() {
     assert_eq!((state.sort, numbers(&state)), (Column::Program, vec![3, 2, 1]));
     press(&mut state, &[KeyCode::Right, KeyCode::Right, KeyCode::Right]);
     assert_eq!((state.sort, numbers(&state)), (Column::Share, vec![2, 1, 3]));
-    press(&mut state, &[KeyCode::Right]);
+    press(&mut state, &[KeyCode::Right; 4]);
     assert_eq!((state.sort, numbers(&state)), (Column::Moves, vec![3, 1, 2]), "equal ones by server and number");
     press(&mut state, &[KeyCode::Right; 3]);
     assert_eq!(state.sort, Column::Device, "behind the last column comes the first");
+}
+
+#[test]
+fn keys_sort_by_rates_and_unknown_ones_are_last() {
+    let mut state = state();
+    looked_again(&mut state);
+    press(&mut state, &[KeyCode::Right; 3]);
+    assert_eq!((state.sort, numbers(&state)), (Column::Received, vec![1, 2, 3, 4]));
+    press(&mut state, &[KeyCode::Right]);
+    assert_eq!((state.sort, numbers(&state)), (Column::Sent, vec![2, 1, 3, 4]));
+    press(&mut state, &[KeyCode::Right]);
+    assert_eq!((state.sort, numbers(&state)), (Column::Waits, vec![1, 2, 3, 4]));
+    press(&mut state, &[KeyCode::Char('r')]);
+    assert_eq!(numbers(&state), [4, 3, 2, 1]);
 }
 
 #[test]
