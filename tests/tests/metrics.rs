@@ -142,6 +142,9 @@ fn attached_with(daemon: &Floed, share: u32) -> Result<(Link, u64), String> {
 fn answer(link: &mut Link) -> Result<Vec<u8>, String> {
     loop {
         let frame = link.receive(Some(Instant::now() + PATIENCE)).expect("an answer").expect("an answer");
+        if frame.kind == Salt::KIND {
+            continue;
+        }
         match Push::decode(frame.kind, frame.payload).expect("a message") {
             Push::Reply(reply) if reply.status == 0 => return Ok(reply.body.to_vec()),
             Push::Reply(reply) => return Err(reply.detail.to_owned()),
@@ -211,6 +214,63 @@ fn a_live_session_is_one_of_its_gpu_and_transport_and_nothing_of_its_client_is_s
     says(address, "floe_sessions_ended_total", &[], 1.0);
     // Its end is counted before its row is gone.
     says(address, "floe_sessions", &[], 0.0);
+}
+
+#[test]
+fn what_a_program_copies_and_waits_for_is_counted_for_its_gpu() {
+    let (daemon, address) = daemon(&[]);
+    let program = Program::new(demo(), &[]).on(&daemon, daemon.tcp()).variable("FLOE_STATS", "json");
+    let outcome = program.run();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let statistics = outcome.statistics();
+    assert!(statistics.bytes_to_device > 1 << 20 && statistics.bytes_from_device > 1 << 20, "{statistics:?}");
+    let page = says(address, "floe_sessions_ended_total", &["reason=\"client_left\""], 1.0);
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    for (name, least) in [
+        ("floe_gpu_link_received_bytes_total", statistics.bytes_to_device),
+        ("floe_gpu_link_sent_bytes_total", statistics.bytes_from_device),
+        ("floe_gpu_waits_total", statistics.waits_with_context),
+    ] {
+        let counted = sum(&page, name, &["index=\"0\""]);
+        assert!(counted >= least as f64, "{name}: {counted}, at least {least}\n{page}");
+    }
+}
+
+#[test]
+fn what_a_live_sessions_link_carries_is_shown_to_who_sees_the_session() {
+    // Less than a client has to acknowledge, which this one does not.
+    let data = [7; 100_000];
+    let bytes = data.len() as u64;
+    let (stream, at) = (StreamId(0), DevicePtr(WINDOW_BASE));
+    let daemon = Floed::start();
+    let (mut link, _) = attached(&daemon).expect("a session");
+    let mut ask = |message: &dyn Fn(&mut Link)| {
+        message(&mut link);
+        answer(&mut link).expect("it is right");
+    };
+    ask(&|link| _ = link.send(&CreateBlock { block: BlockId(1), bytes: 64 << 20 }).expect("sent"));
+    ask(&|link| {
+        link.send(&MapBlock { block: BlockId(1), offset: 0, at, bytes: 64 << 20, access: 3 }).expect("sent");
+        for _ in 0..3 {
+            link.send(&CopyToDevice { stream, to: at, bytes: &data }).expect("sent");
+        }
+        link.send(&CopyFromDevice { stream, from: at, bytes }).expect("sent");
+    });
+    for _ in 0..10 {
+        ask(&|link| _ = link.send(&MemoryInfo {}).expect("sent"));
+    }
+    let start = Instant::now();
+    loop {
+        let rows = daemon.sessions();
+        let count = |name: &str| rows[0][name].as_u64().expect("a number");
+        let [received, sent, waits] = ["received", "sent", "waits"].map(count);
+        if received >= 3 * bytes && sent >= bytes && waits >= 12 {
+            assert!(received < 4 * bytes && sent < 2 * bytes && waits == 12, "{rows:?}");
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{rows:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

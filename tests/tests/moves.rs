@@ -318,6 +318,38 @@ fn free_of(daemon: &Floed) -> Vec<u64> {
 }
 
 #[test]
+fn what_a_sessions_link_carried_stays_counted_when_it_moves_or_is_suspended() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_GRACE", "60")]);
+    let steady = Steady::start(&daemon, daemon.tcp());
+    let counts = || {
+        let row = row_of(&daemon).expect("it runs");
+        ["received", "sent", "waits"].map(|name| row[name].as_u64().expect("a number"))
+    };
+    let all = |now: [u64; 3], than: [u64; 3], holds: fn(&u64, &u64) -> bool| {
+        now.iter().zip(&than).all(|(now, than)| holds(now, than))
+    };
+    let mut last = [0; 3];
+    for gpu in [1, 0, 0] {
+        wait_until("it has carried more", || all(counts(), last, u64::gt));
+        last = counts();
+        if gpu == row_of(&daemon).expect("it runs")["gpu"] {
+            told(&daemon, "suspend", 1, None).expect("suspended");
+            let now = counts();
+            assert!(all(now, last, u64::ge), "{now:?} behind {last:?}");
+            told(&daemon, "resume", 1, Some(gpu)).expect("resumed");
+        } else {
+            told(&daemon, "migrate", 1, Some(gpu)).expect("moved");
+        }
+        let now = counts();
+        assert!(all(now, last, u64::ge), "{now:?} behind {last:?}");
+        last = now;
+    }
+    wait_until("it has carried more", || all(counts(), last, u64::gt));
+    let outcome = steady.end();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+}
+
+#[test]
 fn two_hundred_moves_in_a_row_leave_nothing_behind() {
     let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_GRACE", "60")]);
     let (before, free) = (settled(daemon.process()), free_of(&daemon));
