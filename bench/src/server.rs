@@ -2,13 +2,14 @@
 //! and TLS with a certificate of its own.
 //! In: an installation, a device library. Out: its addresses, its workers' process ids. It ends with the measurement.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use floe_transport::MOST_CONNECTIONS;
 use serde::Deserialize;
 
@@ -33,6 +34,20 @@ pub(crate) struct Gpu {
     pub(crate) name: String,
     /// `nvidia` or `cpu`.
     pub(crate) kind: String,
+}
+
+/// Makes a token for a user with this name, before the server of this folder starts; the file that it is in.
+///
+/// # Errors
+/// When `floe token make` fails.
+pub(crate) fn make_token(installation: &Installation, folder: &Path, name: &str) -> Result<PathBuf> {
+    let mut command = Command::new(installation.floe());
+    let made = command.args(["token", "make", name, "--tokens"]).arg(folder.join("tokens")).output()?;
+    ensure!(made.status.success(), "no token for {name}: {}", String::from_utf8_lossy(&made.stderr));
+    let file = folder.join(name);
+    std::fs::write(&file, made.stdout).with_context(|| format!("{} cannot be written", file.display()))?;
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 impl Server {

@@ -28,7 +28,7 @@ pub struct Arguments {
     /// Short windows and no limits
     #[arg(long)]
     quick: bool,
-    /// Groups to measure: even, weights, quarter, alone, latency, cost, training, mps [default: all]
+    /// Groups to measure: even, users, weights, quarter, alone, latency, cost, training, mps [default: all]
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',')]
     only: Vec<String>,
     /// Write shares.json into this folder

@@ -3,19 +3,18 @@
 use anyhow::{Result, ensure};
 
 use super::finding::Finding;
-use super::tenants::{Kind, Tenants, ended};
+use super::tenants::{Kind, SETTLING, Tenants, ended};
 use crate::installation::Equipment;
 use crate::program::asked::{Asked, Done};
 
 /// A tenant with terms that say nothing about how much: it takes turns.
 const EQUAL: &[&str] = &["--weight", "1"];
-/// How often the cost of turns is measured, by turns with none.
-const ROUNDS: usize = 3;
 
 /// Measurements that belong together.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Group {
     Even,
+    Users,
     Weights,
     Quarter,
     Alone,
@@ -25,8 +24,9 @@ pub(super) enum Group {
     Mps,
 }
 
-const GROUPS: [(&str, Group); 8] = [
+const GROUPS: [(&str, Group); 9] = [
     ("even", Group::Even),
+    ("users", Group::Users),
     ("weights", Group::Weights),
     ("quarter", Group::Quarter),
     ("alone", Group::Alone),
@@ -54,6 +54,7 @@ impl Group {
     pub(super) fn measure(self, tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>> {
         match self {
             Self::Even => even(tenants),
+            Self::Users => users(tenants, equipment),
             Self::Weights => weights(tenants),
             Self::Quarter => quarter(tenants),
             Self::Alone => alone(tenants),
@@ -69,18 +70,43 @@ fn rates(done: &[Done]) -> Vec<f64> {
     done.iter().map(Done::rate).collect()
 }
 
+fn fastest_over_slowest(rates: &[f64]) -> f64 {
+    rates.iter().copied().fold(0.0, f64::max) / rates.iter().copied().fold(f64::MAX, f64::min)
+}
+
 fn even(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
     let one = tenants.alone(Kind::Single)?;
     let mut findings = Vec::new();
     for (terms, words) in [(&[] as &[&str], "no terms"), (EQUAL, "equal weights")] {
         let rates = rates(&tenants.together(&[(Kind::Single, terms); 8], 5.0)?);
-        let (least, most) = (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
-        findings
-            .push(Finding::new(format!("8 tenants, {words}: fastest over slowest"), most / least, "x").at_most(1.05));
+        let spread = fastest_over_slowest(&rates);
+        findings.push(Finding::new(format!("8 tenants, {words}: fastest over slowest"), spread, "x").at_most(1.05));
         let sum = rates.iter().sum::<f64>() / one;
         findings.push(Finding::new(format!("8 tenants, {words}: all together, of one alone"), sum, "x"));
     }
     Ok(findings)
+}
+
+/// Two users with names and without terms, of whom one runs three programs.
+fn users(tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>> {
+    let one = tenants.alone(Kind::Single)?;
+    let folder = tempfile::tempdir()?;
+    let tokens = [tenants.token(folder.path(), "many")?, tenants.token(folder.path(), "few")?];
+    let server = tenants.server(&equipment.device_library, folder.path(), &[])?;
+    let tenants = tenants.on(&server)?;
+    let [many, few] = tokens.map(|token| tenants.of_user(token));
+    let (many, few) = (many?, few?);
+    let start =
+        |of: &Tenants<'_>, count: usize| (0..count).map(|_| of.start((Kind::Single, &[]))).collect::<Result<_>>();
+    let programs = [start(&many, 3)?, start(&few, 1)?].into_iter().flat_map(|programs: Vec<_>| programs).collect();
+    let rates = rates(&tenants.beside(programs, 7.0)?);
+    let sum: f64 = rates.iter().sum();
+    let part = |rate: f64| rate / sum * 100.0;
+    Ok(vec![
+        Finding::new("a user with one program beside one with three", part(rates[3]), "%").at_least(47.5).at_most(52.5),
+        Finding::new("  the three: fastest over slowest", fastest_over_slowest(&rates[..3]), "x").at_most(1.05),
+        Finding::new("  all together, of one alone", sum / one, "x"),
+    ])
 }
 
 fn weights(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
@@ -167,35 +193,46 @@ fn latency(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What a program without terms did while it was alone, beside another that wakes up 50 times a second, and beside the same while
-/// turns are taken because that has terms: medians of rounds.
-fn by_turns(tenants: &Tenants<'_>, program: &mut Asked, seconds: f64) -> Result<[Done; 3]> {
-    let mut found: [Vec<Done>; 3] = Default::default();
-    for _ in 0..ROUNDS {
-        found[0].extend(tenants.window(std::slice::from_mut(program), seconds)?);
-        for (terms, found) in [&[], EQUAL].into_iter().zip(&mut found[1..]) {
-            let idle = tenants.start((Kind::Idle, terms))?;
-            found.extend(tenants.window(std::slice::from_mut(program), seconds)?);
-            ended(idle)?;
+/// What a program without terms did in a round: while it was alone, beside another that wakes up 50 times a second, and beside the
+/// same while turns are taken because that has terms.
+type Round = [Done; 3];
+
+/// So many rounds, each of which begins with another of the three: what changes within a minute affects them alike.
+fn by_turns(tenants: &Tenants<'_>, program: &mut Asked, rounds: usize, seconds: f64) -> Result<Vec<Round>> {
+    let mut found = vec![Round::default(); rounds];
+    for (number, round) in found.iter_mut().enumerate() {
+        for which in (0..3).map(|turn| (number + turn) % 3) {
+            let terms: [Option<&[&str]>; 3] = [None, Some(&[]), Some(EQUAL)];
+            let idle = terms[which].map(|terms| tenants.start((Kind::Idle, terms))).transpose()?;
+            // What the beginning of one and the end of another cost is not meant.
+            std::thread::sleep(SETTLING);
+            round[which] = tenants.window(std::slice::from_mut(program), seconds)?[0];
+            idle.map_or(Ok(()), ended)?;
         }
     }
-    Ok(found.map(|mut rounds| {
-        rounds.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
-        rounds[ROUNDS / 2]
-    }))
+    Ok(found)
+}
+
+/// The median of a figure of each round.
+fn median(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> f64 {
+    let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 fn cost(tenants: &Tenants<'_>) -> Result<Vec<Finding>> {
     let mut program = tenants.start((Kind::Tiny, &[]))?;
-    let [alone, beside, turns] = by_turns(tenants, &mut program, 1.0)?;
+    let rounds = by_turns(tenants, &mut program, 5, 1.0)?;
     ended(program)?;
-    let kernels = |done: Done| done.rate() / alone.rate() * 100.0;
+    let posting = |which: usize| median(&rounds, |round| round[which].posting_ns);
+    let kernels = |which: usize| median(&rounds, |round| round[which].rate() / round[0].rate()) * 100.0;
+    let more = median(&rounds, |[_, beside, turns]| turns.posting_ns - beside.posting_ns);
     Ok(vec![
-        Finding::new("a launch, alone", alone.posting_ns, "ns"),
-        Finding::new("a launch beside one that wakes 50 times a second", beside.posting_ns, "ns"),
-        Finding::new("  more, while turns are taken", turns.posting_ns - beside.posting_ns, "ns").at_most(100.0),
-        Finding::new("kernels of 1 us beside it, of alone", kernels(beside), "%"),
-        Finding::new("  while turns are taken, of alone", kernels(turns), "%"),
+        Finding::new("a launch, alone", posting(0), "ns"),
+        Finding::new("a launch beside one that wakes 50 times a second", posting(1), "ns"),
+        Finding::new("  more, while turns are taken", more, "ns").at_most(100.0),
+        Finding::new("kernels of 1 us beside it, of alone", kernels(1), "%"),
+        Finding::new("  while turns are taken, of alone", kernels(2), "%"),
     ])
 }
 
@@ -205,12 +242,15 @@ fn training(tenants: &Tenants<'_>, equipment: &Equipment) -> Result<Vec<Finding>
     }
     let words = [(&equipment.python).into(), tenants.program("endless_training.py")?, "resnet18".into()];
     let mut program = Asked::start(tenants.command(&[], &words))?;
-    let [alone, beside, turns] = by_turns(tenants, &mut program, 4.0)?;
+    let rounds = by_turns(tenants, &mut program, 15, 1.0)?;
     program.end()?;
+    let step = median(&rounds, |[alone, ..]| 1e3 / alone.rate());
+    let beside = median(&rounds, |[alone, beside, _]| alone.rate() / beside.rate());
+    let turns = median(&rounds, |[_, beside, turns]| beside.rate() / turns.rate());
     Ok(vec![
-        Finding::new("a step of ResNet-18, alone", 1e3 / alone.rate(), "ms"),
-        Finding::new("beside one that wakes 50 times a second, of alone", alone.rate() / beside.rate(), "x"),
-        Finding::new("  the same while turns are taken, of without", beside.rate() / turns.rate(), "x").at_most(1.01),
+        Finding::new("a step of ResNet-18, alone", step, "ms"),
+        Finding::new("beside one that wakes 50 times a second, of alone", beside, "x"),
+        Finding::new("  the same while turns are taken, of without", turns, "x").at_most(1.01),
     ])
 }
 

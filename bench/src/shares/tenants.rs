@@ -11,10 +11,10 @@ use crate::bars::Way;
 use crate::installation::Installation;
 use crate::moving::Mover;
 use crate::program::asked::{Asked, Done};
-use crate::server::Server;
+use crate::server::{Server, make_token};
 
 /// Programs run so long before they are asked for the first time.
-const SETTLING: Duration = Duration::from_millis(700);
+pub(super) const SETTLING: Duration = Duration::from_millis(700);
 /// The kernel by which a kernel's time per iteration is found.
 const CALIBRATING: u64 = 20_000;
 
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Answer,
     /// A kernel of a microsecond 50 times a second.
     Idle,
-    /// Kernels of a millisecond that fill a sixteenth of the GPU.
+    /// Kernels of a millisecond that fill a 64th of the GPU.
     Small,
 }
 
@@ -50,6 +50,8 @@ pub(super) struct Tenants<'a> {
     mover: Mover<'a>,
     program: PathBuf,
     way: Way,
+    /// The token file of the user whose programs these are, who comes by sealed TCP: by a socket all are one user.
+    token: Option<PathBuf>,
     blocks: u32,
     /// Iterations of a kernel of a millisecond.
     a_millisecond: u64,
@@ -69,12 +71,13 @@ impl<'a> Tenants<'a> {
         quick: bool,
         cpu_device: bool,
     ) -> Result<Self> {
-        // Two blocks for each of the 132 processors of the largest GPUs there are today: the GPU is full.
-        let blocks = if cpu_device { 1 } else { 264 };
+        // Eight blocks of 256 threads for each of the 132 processors of the largest GPUs there are today: not one more fits.
+        let blocks = if cpu_device { 1 } else { 1056 };
         let program = installation.bench_program("tenant")?;
         let mover = Mover::new(installation, server)?;
         let a_millisecond = CALIBRATING;
-        let tenants = Self { installation, server, mover, program, way, blocks, a_millisecond, quick, cpu_device };
+        let tenants =
+            Self { installation, server, mover, program, way, token: None, blocks, a_millisecond, quick, cpu_device };
         let done = tenants.together(&[(Kind::Single, &[])], 1.0)?;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let a_millisecond = (done[0].rate() * CALIBRATING as f64 / 1e3) as u64;
@@ -93,7 +96,23 @@ impl<'a> Tenants<'a> {
     /// When it has no GPU to ask.
     pub(super) fn on<'b>(&'b self, server: &'b Server) -> Result<Tenants<'b>> {
         let mover = Mover::new(self.installation, server)?;
-        Ok(Tenants { server, mover, program: self.program.clone(), ..*self })
+        Ok(Tenants { server, mover, program: self.program.clone(), token: None, ..*self })
+    }
+
+    /// The same programs of the user with this token file.
+    ///
+    /// # Errors
+    /// When the server has no GPU to ask.
+    pub(super) fn of_user(&self, token: PathBuf) -> Result<Tenants<'_>> {
+        Ok(Tenants { token: Some(token), ..self.on(self.server)? })
+    }
+
+    /// The token file of a user, for a server that starts in this folder later.
+    ///
+    /// # Errors
+    /// When none is made.
+    pub(super) fn token(&self, folder: &Path, name: &str) -> Result<PathBuf> {
+        make_token(self.installation, folder, name)
     }
 
     /// A server of the same GPU with more flags, whose files are in this folder.
@@ -107,8 +126,12 @@ impl<'a> Tenants<'a> {
     /// `floe run` with flags, and the words behind them.
     pub(super) fn command(&self, flags: &[&str], words: &[PathBuf]) -> Command {
         let mut command = Command::new(self.installation.floe());
-        command.args(["run", "--on", &self.server.device(self.way)]).args(flags).arg("--").args(words);
+        let device = if self.token.is_some() { self.server.by_tcp("tcp") } else { self.server.device(self.way) };
+        command.args(["run", "--on", &device]).args(flags).arg("--").args(words);
         self.server.give_token(&mut command);
+        if let Some(token) = &self.token {
+            command.env("FLOE_TOKEN_FILE", token);
+        }
         command
     }
 
@@ -136,7 +159,7 @@ impl<'a> Tenants<'a> {
             Kind::Idle => ("answer", millisecond / 1000, 1, 20_000),
             Kind::Small => ("single", millisecond, 16, 0),
         };
-        let blocks = if kind == Kind::Small { self.blocks.div_ceil(16) } else { self.blocks };
+        let blocks = if kind == Kind::Small { self.blocks.div_ceil(64) } else { self.blocks };
         let numbers = [u64::from(blocks), iterations.max(1), each, pause].map(|number| number.to_string().into());
         let words: Vec<PathBuf> = [self.program.clone(), mode.into()].into_iter().chain(numbers).collect();
         Asked::start(self.command(flags, &words))
@@ -147,7 +170,14 @@ impl<'a> Tenants<'a> {
     /// # Errors
     /// When one fails, or its sum is wrong.
     pub(super) fn together(&self, tenants: &[Tenant<'_>], seconds: f64) -> Result<Vec<Done>> {
-        let mut programs = tenants.iter().map(|tenant| self.start(*tenant)).collect::<Result<Vec<_>>>()?;
+        self.beside(tenants.iter().map(|tenant| self.start(*tenant)).collect::<Result<Vec<_>>>()?, seconds)
+    }
+
+    /// The same for programs that were started already.
+    ///
+    /// # Errors
+    /// When one fails, or its sum is wrong.
+    pub(super) fn beside(&self, mut programs: Vec<Asked>, seconds: f64) -> Result<Vec<Done>> {
         std::thread::sleep(SETTLING);
         let done = self.window(&mut programs, seconds)?;
         // All are told to end first: who waits for one while another is busy waits longer.
