@@ -350,6 +350,31 @@ fn what_a_sessions_link_carried_stays_counted_when_it_moves_or_is_suspended() {
 }
 
 #[test]
+fn the_audit_log_says_which_sessions_moved_and_by_whom() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = folder.path().join("audit.jsonl");
+    let flags = ["--audit", log.to_str().expect("text")];
+    let daemon = Floed::start_with(&flags, &[("FLOE_CPU_DEVICES", "2"), ("FLOE_GRACE", "60")]);
+    let steady = Steady::start(&daemon, daemon.unix());
+    told(&daemon, "migrate", 1, Some(1)).expect("moved");
+    told(&daemon, "suspend", 1, None).expect("suspended");
+    told(&daemon, "resume", 1, Some(0)).expect("resumed");
+    let outcome = steady.end();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let moved = || -> Vec<String> {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let moved = lines.filter(|line: &serde_json::Value| line["event"] == "moved" && line["session"] == 1);
+        moved.map(|line| line["what"].as_str().expect("text").to_owned()).collect()
+    };
+    wait_until("all three are in the log", || moved().len() >= 3);
+    for (line, words) in moved().iter().zip(["from GPU 0 to GPU 1", "from GPU 1 to host memory", "to GPU 0"]) {
+        assert!(line.contains(words) && line.contains("done") && line.contains("asked by "), "{words}: {line}");
+    }
+    assert_eq!(moved().len(), 3);
+}
+
+#[test]
 fn two_hundred_moves_in_a_row_leave_nothing_behind() {
     let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_GRACE", "60")]);
     let (before, free) = (settled(daemon.process()), free_of(&daemon));

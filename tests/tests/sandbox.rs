@@ -2,7 +2,7 @@
 //! everything. The driver is a library of the test's own, loaded by an ordinary worker; each attempt is named and
 //! counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -154,6 +154,18 @@ fn entries(folder: &Path) -> usize {
     std::fs::read_dir(folder).expect("readable").count()
 }
 
+/// What the page on the sandbox says is tried: the items of one of its lists.
+fn attempts_on_the_page() -> BTreeSet<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/sandbox.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let (_, list) = page.split_once("## What is tried").expect("it has that part");
+    let lines = list.lines().skip(1).take_while(|line| !line.starts_with("## "));
+    lines
+        .filter_map(|line| line.strip_prefix("- ")?.split_once(": "))
+        .flat_map(|(_, names)| names.trim_end_matches('.').split("; ").map(str::to_owned))
+        .collect()
+}
+
 #[test]
 fn everything_a_driver_tries_that_was_taken_over_is_refused() {
     let prey = Prey::new();
@@ -169,6 +181,8 @@ fn everything_a_driver_tries_that_was_taken_over_is_refused() {
     assert!(through.is_empty(), "got through: {through:?}");
     assert!(attempts.len() >= ATTEMPTS, "attempts: {}", attempts.len());
     let refused = attempts.values().filter(|how| *how == "refused").count();
+    let tried = attempts.keys().filter(|name| *name != "everything").cloned().collect::<BTreeSet<_>>();
+    assert_eq!(attempts_on_the_page(), tried, "docs/sandbox.md lists what is tried");
     println!("{refused} of {} attempts refused, the others find nothing to try", attempts.len() - 1);
     assert!(refused + 12 >= attempts.len(), "refused {refused}: {attempts:?}");
     // Nothing happened to anybody.
