@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::findings::{ByWay, Findings};
 use super::series;
-use crate::bars::{METRICS, Measure, Metric, Way};
+use crate::bars::{Limit, METRICS, Measure, Metric, Way};
 
 /// One way's part of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub(crate) struct Cell {
     /// The quantity that the limit is compared with.
     pub(crate) judged: Option<f64>,
     /// The limit.
-    pub(crate) limit: Option<f64>,
+    pub(crate) limit: Option<Limit>,
 }
 
 /// One metric by every way.
@@ -29,7 +29,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// For people.
     pub(crate) title: &'static str,
-    /// The quantity that the limits bound.
+    /// What it is printed as.
     pub(crate) measure: Measure,
     /// Bytes per unit, for copies.
     pub(crate) bytes: Option<u64>,
@@ -46,7 +46,7 @@ pub(crate) struct Row {
 impl Cell {
     /// Does the limit hold? `None` without a limit, or without what it is compared with.
     pub(crate) fn holds(&self) -> Option<bool> {
-        Some(self.judged? <= self.limit?)
+        Some(self.judged? <= self.limit?.most)
     }
 }
 
@@ -74,8 +74,10 @@ fn row(metric: &Metric, samples: &ByWay<f64>, findings: &Findings) -> Row {
         let median = of(way)?;
         let spread = samples.get(&way).and_then(|samples| series::spread(samples)).unwrap_or(0.0);
         let ratio = native.filter(|native| *native > 0.0).map(|native| median / native);
-        let judged = if way == Way::Native { None } else { judged(metric.measure, median, native) };
-        Some(Cell { median, spread, ratio, judged, limit: metric.limit(way) })
+        let limit = metric.limit(way);
+        let measure = limit.map_or(metric.measure, |limit| limit.of);
+        let judged = if way == Way::Native { None } else { judged(measure, median, native) };
+        Some(Cell { median, spread, ratio, judged, limit })
     };
     Row {
         name: metric.name,
@@ -96,6 +98,7 @@ fn judged(measure: Measure, median: f64, native: Option<f64>) -> Option<f64> {
         Measure::Microseconds => Some(median * 1e6),
         Measure::Count => Some(median),
         Measure::Mebibytes => native.map(|native| median - native),
+        Measure::MoreMicroseconds => native.map(|native| (median - native) * 1e6),
     }
 }
 

@@ -52,11 +52,14 @@ pub(crate) fn draw(rows: &[Row], path: &Path) -> Result<()> {
 fn bar(row: &Row, way: Way) -> Option<Bar> {
     let cell = row.cell(way)?;
     let (ratio, limit) = (cell.ratio?, cell.limit?);
-    match row.measure {
-        Measure::Ratio => Some(Bar { value: ratio, limit }),
-        Measure::Microseconds => Some(Bar { value: ratio, limit: limit / 1e6 / row.native?.median }),
-        Measure::Count | Measure::Mebibytes => None,
-    }
+    let native = row.native?.median * 1e6;
+    let limit = match limit.of {
+        Measure::Ratio => limit.most,
+        Measure::Microseconds => limit.most / native,
+        Measure::MoreMicroseconds => (native + limit.most) / native,
+        Measure::Count | Measure::Mebibytes => return None,
+    };
+    Some(Bar { value: ratio, limit })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

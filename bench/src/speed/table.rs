@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::compare::{Agreed, Agreement, Cell, Row};
 use super::findings::Failure;
-use crate::bars::{Measure, Way};
+use crate::bars::{Limit, Measure, Way};
 
 /// The whole report.
 pub(crate) fn text(rows: &[Row], agreements: &[Agreed], failures: &[Failure]) -> String {
@@ -40,7 +40,7 @@ fn line(row: &Row) -> Vec<String> {
                 cell.ratio
                     .filter(|_| row.measure != Measure::Count)
                     .map_or_else(String::new, |ratio| format!("{ratio:.3}")),
-                limit(row.measure, cell),
+                cell.limit.map_or_else(String::new, limit),
                 cell.holds().map_or("", |holds| if holds { "holds" } else { "MISSED" }).to_owned(),
             ]),
         }
@@ -76,13 +76,13 @@ fn time(seconds: f64) -> String {
 }
 
 /// A limit in thousandths, as ratios are: 1.005 is one. The limit itself is judged.
-fn limit(measure: Measure, cell: &Cell) -> String {
-    let Some(limit) = cell.limit else { return String::new() };
-    let limit = (limit * 1e3).round() / 1e3;
-    match measure {
-        Measure::Ratio | Measure::Count => format!("≤ {limit}"),
-        Measure::Microseconds => format!("≤ {limit} µs"),
-        Measure::Mebibytes => format!("≤ +{limit} MiB"),
+fn limit(limit: Limit) -> String {
+    let most = (limit.most * 1e3).round() / 1e3;
+    match limit.of {
+        Measure::Ratio | Measure::Count => format!("≤ {most}"),
+        Measure::Microseconds => format!("≤ {most} µs"),
+        Measure::Mebibytes => format!("≤ +{most} MiB"),
+        Measure::MoreMicroseconds => format!("≤ +{most} µs"),
     }
 }
 
@@ -118,14 +118,19 @@ mod tests {
 
     #[test]
     fn a_limit_of_a_rate_is_short_and_judged_by_the_exact_number() {
-        let cell = |judged, limit| Cell { median: 1.0, spread: 0.0, ratio: None, judged: Some(judged), limit };
-        let ratio = |limit| self::limit(Measure::Ratio, &cell(1.0, Some(limit)));
+        let limit = |of, most| self::limit(Limit { of, most });
+        let ratio = |most| limit(Measure::Ratio, most);
         assert_eq!([1.0 / 0.98, 1.0 / 1.5, 1.005, 1.0].map(ratio), ["≤ 1.02", "≤ 0.667", "≤ 1.005", "≤ 1"]);
-        assert_eq!(self::limit(Measure::Microseconds, &cell(1.0, Some(0.5))), "≤ 0.5 µs");
-        assert_eq!(self::limit(Measure::Mebibytes, &cell(1.0, Some(64.0))), "≤ +64 MiB");
+        assert_eq!(limit(Measure::Microseconds, 0.5), "≤ 0.5 µs");
+        assert_eq!(limit(Measure::Mebibytes, 64.0), "≤ +64 MiB");
+        assert_eq!(limit(Measure::MoreMicroseconds, 15.0), "≤ +15 µs");
+        let cell = |judged, most| {
+            let limit = Some(Limit { of: Measure::Ratio, most });
+            Cell { median: 1.0, spread: 0.0, ratio: None, judged: Some(judged), limit }
+        };
         // Beyond what is printed, within what holds; and the other way round.
-        assert_eq!(cell(1.0203, Some(1.0 / 0.98)).holds(), Some(true));
-        assert_eq!(cell(0.6668, Some(1.0 / 1.5)).holds(), Some(false));
+        assert_eq!(cell(1.0203, 1.0 / 0.98).holds(), Some(true));
+        assert_eq!(cell(0.6668, 1.0 / 1.5).holds(), Some(false));
     }
 
     #[test]
