@@ -1,5 +1,5 @@
 //! `floe doctor`: checks client, servers, device, settings and permissions. Each finding says what to do.
-//! In: this machine. Out: one line per check; exit code 1 when one fails. It changes nothing.
+//! In: this machine. Out: one line per check, or all of them as JSON; exit code 1 when one fails. It changes nothing.
 
 mod driver;
 mod finding;
@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use serde::Serialize;
 
 use crate::install::Installation;
 use crate::servers::Pair;
-use crate::{private, servers};
+use crate::{private, servers, table};
 use finding::{Finding, Weight};
 
 /// Flags of `floe doctor`.
@@ -27,36 +28,50 @@ pub(crate) struct Arguments {
     /// The policy of this machine's server to check [default: that of the settings]
     #[arg(long, value_name = "PATH")]
     policy: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// The findings so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Findings {
-    wrong: usize,
+    /// Whether each is printed as soon as it is known.
+    are_shown: bool,
+    all: Vec<Finding>,
+}
+
+/// What is printed for programs.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The version of this `floe`.
+    floe: String,
+    findings: Vec<Finding>,
 }
 
 impl Findings {
+    fn add(&mut self, finding: Finding) {
+        if self.are_shown {
+            println!("  {:<6} {}: {}", finding.weight.word(), finding.subject, finding.text);
+            finding.advice.iter().flat_map(|advice| advice.lines()).for_each(|line| println!("         {line}"));
+        }
+        self.all.push(finding);
+    }
+
     fn good(&mut self, what: &str, detail: impl Display) {
-        println!("  ok     {what}: {detail}");
+        self.add(Finding::new(Weight::Good, what, detail));
     }
 
     fn note(&mut self, what: &str, detail: impl Display) {
-        println!("  note   {what}: {detail}");
+        self.add(Finding::new(Weight::Note, what, detail));
     }
 
     fn wrong(&mut self, what: &str, detail: impl Display) {
-        self.wrong += 1;
-        println!("  WRONG  {what}: {detail}");
+        self.add(Finding::new(Weight::Wrong, what, detail));
     }
 
-    fn all(&mut self, found: Vec<Finding>) {
-        for (weight, what, words) in found {
-            match weight {
-                Weight::Good => self.good(what, words),
-                Weight::Note => self.note(what, words),
-                Weight::Wrong => self.wrong(what, words),
-            }
-        }
+    fn add_all(&mut self, found: Vec<Finding>) {
+        found.into_iter().for_each(|finding| self.add(finding));
     }
 
     fn check<T: Display>(&mut self, what: &str, outcome: Result<T>) {
@@ -65,30 +80,44 @@ impl Findings {
             Err(error) => self.wrong(what, format!("{error:#}")),
         }
     }
+
+    fn count_wrong(&self) -> usize {
+        self.all.iter().filter(|finding| finding.weight == Weight::Wrong).count()
+    }
 }
 
 /// Runs all checks.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut findings = Findings::default();
-    println!("floe {}", crate::install::version());
     let installation = Installation::of_this_executable()?;
-    files(&mut findings, &installation);
-    client_path(&mut findings);
-    settings(&mut findings);
-    gpu_of_this_machine(&mut findings);
-    local_device(&mut findings, &installation);
-    // Without an answer the worker's own finding says why.
-    let look = driver::look(&installation).unwrap_or_default();
-    findings.all(driver::findings(&look));
-    findings.all(protection::findings(&installation, &look));
-    findings.all(policy::findings(arguments.policy.as_deref()));
-    servers_that_answer(&mut findings, &arguments.on);
-    if findings.wrong == 0 {
-        println!("nothing is wrong");
-        return Ok(ExitCode::SUCCESS);
+    let mut findings = Findings { are_shown: !arguments.json, all: Vec::new() };
+    if !arguments.json {
+        println!("floe {}", crate::install::version());
     }
-    println!("{} findings", findings.wrong);
-    Ok(ExitCode::FAILURE)
+    check_all(&mut findings, &installation, arguments);
+    let wrong = findings.count_wrong();
+    if arguments.json {
+        let report = Report { floe: crate::install::version(), findings: findings.all };
+        table::print_json(&report)?;
+    } else if wrong == 0 {
+        println!("nothing is wrong");
+    } else {
+        println!("{wrong} findings");
+    }
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check_all(findings: &mut Findings, installation: &Installation, arguments: &Arguments) {
+    files(findings, installation);
+    client_path(findings);
+    settings(findings);
+    gpu_of_this_machine(findings);
+    local_device(findings, installation);
+    // Without an answer the worker's own finding says why.
+    let look = driver::look(installation).unwrap_or_default();
+    findings.add_all(driver::findings(&look));
+    findings.add_all(protection::findings(installation, &look));
+    findings.add_all(policy::findings(arguments.policy.as_deref()));
+    servers_that_answer(findings, &arguments.on);
 }
 
 fn files(findings: &mut Findings, installation: &Installation) {
@@ -108,7 +137,7 @@ fn version(executable: &Path) -> Result<String> {
     let own = crate::install::version();
     anyhow::ensure!(
         text.split_once(' ').is_some_and(|(_, version)| version == own),
-        "{} is of another build than floe {own}: {text}\n         install all of floe from one build",
+        "{} is of another build than floe {own}: {text}\n  install all of floe from one build",
         executable.display()
     );
     Ok(text)
@@ -145,7 +174,7 @@ fn settings(findings: &mut Findings) {
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for unknown in floe_settings::unknown_variables(names) {
-        findings.wrong("settings", unknown.to_string().replace('\n', "\n       "));
+        findings.wrong("settings", unknown);
     }
 }
 
@@ -153,7 +182,7 @@ fn token_file(findings: &mut Findings, path: &Path) {
     match path.metadata() {
         Err(error) => findings.wrong("token file", format!("{}: {error}", path.display())),
         Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
-            findings.wrong("token file", format!("others can read {0}\n         chmod 600 {0}", path.display()));
+            findings.wrong("token file", format!("others can read {0}\n  chmod 600 {0}", path.display()));
         }
         Ok(_) => findings.good("token file", path.display()),
     }
@@ -169,7 +198,7 @@ fn gpu_of_this_machine(findings: &mut Findings) {
         Ok(_) => findings.good("NVIDIA driver", "/dev/nvidiactl can be opened"),
         Err(error) => findings.wrong(
             "NVIDIA driver",
-            format!("/dev/nvidiactl cannot be opened: {error}\n         add this user to the device's group"),
+            format!("/dev/nvidiactl cannot be opened: {error}\n  add this user to the device's group"),
         ),
     }
 }

@@ -12,8 +12,7 @@ pub(crate) fn print<R: Serialize>(
     cells: impl Fn(&R) -> Vec<String>,
 ) -> Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(rows)?);
-        return Ok(());
+        return print_json(rows);
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -22,5 +21,11 @@ pub(crate) fn print<R: Serialize>(
         table.add_row(cells(row));
     }
     println!("{}", table.trim_fmt());
+    Ok(())
+}
+
+/// Prints a value as JSON. docs/json.md says what is in it.
+pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
 }

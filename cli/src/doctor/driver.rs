@@ -46,8 +46,8 @@ pub(super) fn findings(look: &Value) -> Vec<Finding> {
             Some(mode) if mode == prohibited => "is for no process (PROHIBITED)",
             _ => continue,
         };
-        let words = format!("GPU {gpu} {words}\n         nvidia-smi -i {gpu} -c DEFAULT");
-        findings.push((Weight::Wrong, "compute mode", words));
+        let words = format!("GPU {gpu} {words}\n  nvidia-smi -i {gpu} -c DEFAULT");
+        findings.push(Finding::new(Weight::Wrong, "compute mode", words));
     }
     for (gpu, exports) in attribute(look, EXPORTS).into_iter().enumerate() {
         if exports == Some(0) {
@@ -55,7 +55,7 @@ pub(super) fn findings(look: &Value) -> Vec<Finding> {
                 "the driver gives other processes no memory of GPU {gpu}, as in some containers and virtual machines: no CUDA \
                  IPC and no peers, copies between vGPUs pass the program, and sessions move by bytes that workers send"
             );
-            findings.push((Weight::Note, "memory between processes", words));
+            findings.push(Finding::new(Weight::Note, "memory between processes", words));
         }
     }
     findings.extend(mps(std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from), Path::new(MPS).exists()));
@@ -66,11 +66,11 @@ pub(super) fn findings(look: &Value) -> Vec<Finding> {
 fn mps(named: Option<PathBuf>, is_usual: bool) -> Option<Finding> {
     let folder = named.or_else(|| is_usual.then(|| MPS.into()))?;
     let words = format!(
-        "its pipes are in {}; workers do not use it: floed starts one of its own with --mps\n         \
+        "its pipes are in {}; workers do not use it: floed starts one of its own with --mps\n  \
          stop this one where other programs do not need it: it takes part of each GPU",
         folder.display()
     );
-    Some((Weight::Note, "NVIDIA MPS", words))
+    Some(Finding::new(Weight::Note, "NVIDIA MPS", words))
 }
 
 #[cfg(test)]
@@ -88,18 +88,18 @@ mod tests {
         assert_eq!(findings(&gpus([&[[20, 0], [103, 1]], &[[103, 1]]])).len(), usize::from(Path::new(MPS).exists()));
         let found = findings(&gpus([&[[20, 0], [103, 0]], &[[20, 3]]]));
         assert!(
-            found[0].0 == Weight::Wrong && found[0].2.starts_with("GPU 1 is for one process at a time"),
+            found[0].weight == Weight::Wrong && found[0].text.starts_with("GPU 1 is for one process at a time"),
             "{found:?}"
         );
-        assert!(found[1].0 == Weight::Note && found[1].2.contains("no memory of GPU 0"), "{found:?}");
-        assert!(findings(&gpus([&[[20, 2]], &[]]))[0].2.starts_with("GPU 0 is for no process"));
+        assert!(found[1].weight == Weight::Note && found[1].text.contains("no memory of GPU 0"), "{found:?}");
+        assert!(findings(&gpus([&[[20, 2]], &[]]))[0].text.starts_with("GPU 0 is for no process"));
         assert_eq!(findings(&Value::Null).len(), usize::from(Path::new(MPS).exists()));
     }
 
     #[test]
     fn mps_is_named_where_it_is() {
         assert_eq!(mps(None, false), None);
-        assert!(mps(None, true).is_some_and(|(_, _, words)| words.contains(MPS)));
-        assert!(mps(Some("/run/mps".into()), false).is_some_and(|(_, _, words)| words.contains("/run/mps")));
+        assert!(mps(None, true).is_some_and(|found| found.text.contains(MPS)));
+        assert!(mps(Some("/run/mps".into()), false).is_some_and(|found| found.text.contains("/run/mps")));
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn findings(named: Option<&Path>) -> Vec<Finding> {
     match named.map(|path| Ok(Some(path.to_path_buf()))).unwrap_or_else(of_settings) {
         Ok(Some(path)) => vec![judge(&path)],
         Ok(None) => Vec::new(),
-        Err(words) => vec![(Weight::Wrong, "policy", words)],
+        Err(words) => vec![Finding::new(Weight::Wrong, "policy", words)],
     }
 }
 
@@ -28,14 +28,16 @@ fn judge(path: &Path) -> Finding {
     match Policy::read(path) {
         Ok(policy) if policy.limits_hosts() && !has_groups(&controllers()) => {
             let words = "host-memory, processors and tasks need control groups of version 2 with memory, cpu and pids";
-            (Weight::Wrong, "policy", format!("{}: {words}, and this machine has none", path.display()))
+            let words = format!("{}: {words}, and this machine has none", path.display());
+            Finding::new(Weight::Wrong, "policy", words)
         }
         Ok(policy) => {
             let (users, groups) = policy.count();
             let others = if policy.has_default() { "others have [default]" } else { "others are refused" };
-            (Weight::Good, "policy", format!("{}: {users} users, {groups} groups, {others}", path.display()))
+            let words = format!("{}: {users} users, {groups} groups, {others}", path.display());
+            Finding::new(Weight::Good, "policy", words)
         }
-        Err(error) => (Weight::Wrong, "policy", error.to_string().replace('\n', "\n       ")),
+        Err(error) => Finding::new(Weight::Wrong, "policy", error),
     }
 }
 
@@ -60,13 +62,14 @@ mod tests {
         std::fs::write(&path, "[users.alice]\n[groups.staff]\nmembers = [\"bob\"]\n").expect("written");
         let found = findings(Some(&path));
         let expected = format!("{}: 2 users, 1 groups, others are refused", path.display());
-        assert_eq!(found, [(Weight::Good, "policy", expected)]);
+        assert_eq!(found, [Finding::new(Weight::Good, "policy", expected)]);
         std::fs::write(&path, "[users.alice]\ntasks = 100\n").expect("written");
         let expected = if has_groups(&controllers()) { Weight::Good } else { Weight::Wrong };
-        assert_eq!(findings(Some(&path))[0].0, expected);
+        assert_eq!(findings(Some(&path))[0].weight, expected);
         assert!(has_groups("cpuset cpu io memory pids\n") && !has_groups("cpuset cpu io memory\n") && !has_groups(""));
         std::fs::write(&path, "[users.alice]\nshares = 1\n").expect("written");
-        let [(Weight::Wrong, "policy", words)] = &findings(Some(&path))[..] else { panic!("it is wrong") };
-        assert!(words.contains("policy.toml:2: unknown field shares"), "{words}");
+        let found = findings(Some(&path));
+        assert!(found[0].text.contains("policy.toml:2: unknown field shares"), "{found:?}");
+        assert_eq!(found[0].weight, Weight::Wrong);
     }
 }

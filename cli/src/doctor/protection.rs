@@ -35,10 +35,10 @@ fn library(installation: &Installation) -> String {
 fn sandbox(found: Result<Protection>) -> Finding {
     let what = "workers' sandbox";
     match found {
-        Err(error) => (Weight::Wrong, what, format!("{error:#}")),
+        Err(error) => Finding::new(Weight::Wrong, what, format!("{error:#}")),
         Ok(protection) if !protection.missing.is_empty() => {
-            let words = format!("{}\n         a newer kernel has it", protection.missing.join("; "));
-            (Weight::Note, what, words)
+            let words = format!("{}\n  a newer kernel has it", protection.missing.join("; "));
+            Finding::new(Weight::Note, what, words)
         }
         Ok(Protection { landlock, standing, .. }) => {
             let whole = standing.no_new_privs && standing.seccomp && standing.capabilities == 0;
@@ -48,7 +48,7 @@ fn sandbox(found: Result<Protection>) -> Finding {
                 if standing.no_new_privs { "on" } else { "off" },
                 standing.capabilities
             );
-            (if whole { Weight::Good } else { Weight::Wrong }, what, words)
+            Finding::new(if whole { Weight::Good } else { Weight::Wrong }, what, words)
         }
     }
 }
@@ -56,14 +56,11 @@ fn sandbox(found: Result<Protection>) -> Finding {
 fn addresses(randomized: Option<&str>) -> Finding {
     let what = "random addresses";
     match randomized {
-        Some("2") => (Weight::Good, what, "on".to_owned()),
+        Some("2") => Finding::new(Weight::Good, what, "on"),
         found => {
             let found = found.unwrap_or("not known");
-            (
-                Weight::Note,
-                what,
-                format!("incomplete: {found}\n         switch all of it on: sysctl kernel.randomize_va_space=2"),
-            )
+            let words = format!("incomplete: {found}\n  switch all of it on: sysctl kernel.randomize_va_space=2");
+            Finding::new(Weight::Note, what, words)
         }
     }
 }
@@ -71,10 +68,10 @@ fn addresses(randomized: Option<&str>) -> Finding {
 fn user(is_root: bool) -> Finding {
     let what = "user of a server";
     match is_root {
-        false => (Weight::Good, what, "not root".to_owned()),
+        false => Finding::new(Weight::Good, what, "not root"),
         true => {
-            let words = "a server started by this user is root\n         start floed --user NAME, or make a user `floe`: useradd --system floe";
-            (Weight::Note, what, words.to_owned())
+            let words = "a server started by this user is root\n  start floed --user NAME, or make a user `floe`: useradd --system floe";
+            Finding::new(Weight::Note, what, words)
         }
     }
 }
@@ -84,12 +81,12 @@ fn ordinary_memory(pageable: Option<bool>, hmm_disabled: Option<&str>) -> Findin
     let what = "ordinary memory of workers";
     match (pageable, hmm_disabled) {
         (Some(true), _) => {
-            let words = "GPU kernels can access it (HMM or ATS)\n         load nvidia_uvm with uvm_disable_hmm=1";
-            (Weight::Wrong, what, words.to_owned())
+            let words = "GPU kernels can access it (HMM or ATS)\n  load nvidia_uvm with uvm_disable_hmm=1";
+            Finding::new(Weight::Wrong, what, words)
         }
-        (_, Some("Y" | "1")) => (Weight::Good, what, "HMM is off (uvm_disable_hmm=1)".to_owned()),
-        (Some(false), _) => (Weight::Good, what, "GPU kernels cannot access it".to_owned()),
-        (None, _) => (Weight::Note, what, "no device reports whether GPU kernels can access it".to_owned()),
+        (_, Some("Y" | "1")) => Finding::new(Weight::Good, what, "HMM is off (uvm_disable_hmm=1)"),
+        (Some(false), _) => Finding::new(Weight::Good, what, "GPU kernels cannot access it"),
+        (None, _) => Finding::new(Weight::Note, what, "no device reports whether GPU kernels can access it"),
     }
 }
 
@@ -106,8 +103,8 @@ mod tests {
 
     use super::*;
 
-    fn weight((weight, ..): Finding) -> Weight {
-        weight
+    fn weight(found: Finding) -> Weight {
+        found.weight
     }
 
     #[test]

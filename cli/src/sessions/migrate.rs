@@ -13,7 +13,7 @@ use floe_session::{Canceller, Inquiry, Migration, MigrationNews};
 use floe_wire::{Call as _, Migrate, MigrateReply, Migrating};
 use serde::Serialize;
 
-use crate::servers;
+use crate::{servers, table};
 
 /// The exit code after a second Ctrl-C: that of a shell for it.
 const CANCELLED: i32 = 130;
@@ -225,8 +225,7 @@ fn moved(server: String, session: u64, reply: &MigrateReply) -> Moved {
 /// Prints what a move took, below a line that says where the session is.
 pub(crate) fn print(moved: &Moved, heading: &str, json: bool) -> Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(moved)?);
-        return Ok(());
+        return table::print_json(moved);
     }
     let phases: Vec<_> = moved.phases.iter().map(|time| format!("{} {:.1} ms", time.phase, time.ms)).collect();
     println!("{heading}");

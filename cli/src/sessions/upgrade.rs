@@ -10,7 +10,7 @@ use floe_wire::Migrate;
 use serde::Serialize;
 
 use super::migrate;
-use crate::servers;
+use crate::{servers, table};
 
 /// Flags of `floe upgrade`.
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(Arguments { how }: &Arguments) -> Result<ExitCode> {
         all.push(upgraded);
     }
     if how.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        table::print_json(&all)?;
     } else if all.is_empty() {
         println!("no sessions");
     }
