@@ -1,11 +1,12 @@
 //! `floe token`: tokens of users, on the server's machine.
-//! In: a user's name, or a token's number. Out: a new token on stdout, once; the list; what was revoked.
+//! In: a user's name, or a token's number. Out: a new token on stdout, once; the list; what was revoked. Each also as JSON.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use floe_users::{Name, Revoked, Tokens};
+use floe_transport::TokenNumber;
+use floe_users::{Entry, Name, Revoked, Tokens};
 use serde::Serialize;
 
 use crate::table;
@@ -27,6 +28,9 @@ enum Action {
     Make {
         /// The user's name, as the policy has it
         user: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show all tokens: number, user, state
     List {
@@ -41,9 +45,13 @@ enum Action {
         /// End the sessions that were made with it, now; else they go on, and nothing new begins
         #[arg(long)]
         end: bool,
+        /// Print JSON: the tokens as `floe token list --json` has them
+        #[arg(long)]
+        json: bool,
     },
 }
 
+/// A token as the list has it.
 #[derive(Debug, Serialize)]
 struct Row {
     number: String,
@@ -53,49 +61,76 @@ struct Row {
     state: &'static str,
 }
 
+impl Row {
+    fn new(number: TokenNumber, entry: &Entry) -> Self {
+        let (number, user) = (number.to_string(), entry.user.to_string());
+        Self { number, user, made: entry.made, state: state(entry.revoked) }
+    }
+}
+
+/// A new token.
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    token: String,
+    number: String,
+    user: &'a str,
+}
+
 /// Makes, lists or revokes.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = arguments.tokens.clone().map_or_else(floe_daemon::tokens_folder, Ok)?;
     match &arguments.action {
-        Action::Make { user } => {
-            let is_first = !Tokens::file(&folder).exists();
-            let (number, text) = floe_users::make(&folder, Name::new(user)?)?;
-            println!("{text}");
-            eprintln!("floe: token {number} of {user}; it is shown this once");
-            // The server's key, which is made with it, is root's: whoever root's server has become cannot read it any more.
-            if is_first && rustix::process::geteuid().is_root() {
-                eprintln!(
-                    "floe: it is the first in {}: a running server of root's that serves as another user has to be started again",
-                    folder.display()
-                );
-            }
-        }
-        Action::List { json } => {
-            let row = |(number, entry): (_, floe_users::Entry)| Row {
-                number: floe_transport::TokenNumber::to_string(&number),
-                user: entry.user.to_string(),
-                made: entry.made,
-                state: state(entry.revoked),
-            };
-            let rows: Vec<_> = Tokens::read(&folder)?.0.into_iter().map(row).collect();
-            table::print(&rows, *json, &["TOKEN", "USER", "MADE", "STATE"], |row| {
-                let made = std::time::UNIX_EPOCH + std::time::Duration::from_secs(row.made);
-                let made = humantime::format_rfc3339_seconds(made).to_string();
-                vec![row.number.clone(), row.user.clone(), made, row.state.to_owned()]
-            })?;
-        }
-        Action::Revoke { whom, end } => {
-            let how = if *end { Revoked::End } else { Revoked::Drain };
-            let revoked = floe_users::revoke(&folder, whom, how)?;
-            anyhow::ensure!(
-                !revoked.is_empty(),
-                "nothing to revoke in {}: no such token or user: {whom}\n  floe token list shows them",
-                folder.display()
-            );
-            revoked.iter().for_each(|number| println!("{number}"));
+        Action::Make { user, json } => make(&folder, user, *json)?,
+        Action::List { json } => list(&folder, *json)?,
+        Action::Revoke { whom, end, json } => {
+            revoke(&folder, whom, if *end { Revoked::End } else { Revoked::Drain }, *json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn make(folder: &Path, user: &str, json: bool) -> Result<()> {
+    let is_first = !Tokens::file(folder).exists();
+    let (number, token) = floe_users::make(folder, Name::new(user)?)?;
+    if json {
+        table::print_json(&Made { token, number: number.to_string(), user })?;
+    } else {
+        println!("{token}");
+    }
+    eprintln!("floe: token {number} of {user}; it is shown this once");
+    // The server's key, which is made with it, is root's: whoever root's server has become cannot read it any more.
+    if is_first && rustix::process::geteuid().is_root() {
+        eprintln!(
+            "floe: it is the first in {}: a running server of root's that serves as another user has to be started again",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+fn list(folder: &Path, json: bool) -> Result<()> {
+    let rows: Vec<_> = Tokens::read(folder)?.0.iter().map(|(number, entry)| Row::new(*number, entry)).collect();
+    table::print(&rows, json, &["TOKEN", "USER", "MADE", "STATE"], |row| {
+        let made = std::time::UNIX_EPOCH + std::time::Duration::from_secs(row.made);
+        let made = humantime::format_rfc3339_seconds(made).to_string();
+        vec![row.number.clone(), row.user.clone(), made, row.state.to_owned()]
+    })
+}
+
+fn revoke(folder: &Path, whom: &str, how: Revoked, json: bool) -> Result<()> {
+    let revoked = floe_users::revoke(folder, whom, how)?;
+    anyhow::ensure!(
+        !revoked.is_empty(),
+        "nothing to revoke in {}: no such token or user: {whom}\n  floe token list shows them",
+        folder.display()
+    );
+    if json {
+        let tokens = Tokens::read(folder)?.0;
+        let row = |number: &TokenNumber| tokens.get(number).map(|entry| Row::new(*number, entry));
+        return table::print_json(&revoked.iter().filter_map(row).collect::<Vec<_>>());
+    }
+    revoked.iter().for_each(|number| println!("{number}"));
+    Ok(())
 }
 
 fn state(revoked: Option<Revoked>) -> &'static str {
