@@ -59,9 +59,10 @@ fn an_image_without_floe_gets_its_gpus_by_a_flag() {
     let daemon = Floed::start();
     let program = program();
     let mut cdi = Command::new(installation().join("bin/floe"));
-    output(cdi.args(["cdi", "--output", DEVICES, "--on", &format!("{}:0", daemon.unix())]));
+    let on = format!("{}:0", daemon.unix());
+    output(cdi.args(["cdi", "--output", DEVICES, "--offer", "2x256M", "--on", &on]));
     // Also of a file that an engine of Debian 12 reads.
-    for device in ["0", "all"] {
+    for device in ["0", "all", "2x256M"] {
         let mut run = container();
         run.args(["--device", &format!("floe.dev/gpu={device}"), "-v", &mounted(&program, "/program"), &base()]);
         let said = output(run.arg("/program"));

@@ -2,6 +2,8 @@
 //! In: GPUs of servers, this installation. Out: JSON: what is mounted, and which variables are set.
 //! It starts no container and asks no engine. What a container may reach beside that is its engine's to say.
 
+mod offer;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +12,8 @@ use floe_settings::GpuAddress;
 use serde::Serialize;
 
 use crate::install::Installation;
-use crate::servers;
+use crate::servers::{self, GpuRow};
+use offer::{Gpu, Offer};
 
 /// The version of the interface: engines take a file of an older one than their own, and no newer one. This is the first whose
 /// devices may have numbers as names; Podman 4.3 of Debian 12 knows none after it.
@@ -29,6 +32,9 @@ pub(crate) struct Arguments {
     /// GPUs that containers may get: HOST:GPU[,HOST:GPU…] [default: all of this machine's daemon, by its Unix socket]
     #[arg(long, value_name = "HOST:GPU,…", value_delimiter = ',')]
     on: Vec<String>,
+    /// Also make a device of this name: N vGPUs, each with a quota of SIZE, on one GPU after the other. Can be repeated
+    #[arg(long = "offer", value_name = "NxSIZE,…", value_delimiter = ',')]
+    offers: Vec<String>,
     /// Mount this file as the containers' token: whoever is in a container can read it
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
@@ -75,8 +81,11 @@ struct Mount {
 /// Writes the file.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let libraries = Installation::of_this_executable()?.client_library_folder()?;
-    let devices = if arguments.on.is_empty() { of_this_machine()? } else { arguments.on.clone() };
-    let text = serde_json::to_string_pretty(&spec(&libraries, &devices, arguments.token_file.as_deref())?)? + "\n";
+    let offers = Offer::read_all(&arguments.offers)?;
+    let named = || arguments.on.iter().map(|place| Gpu { place: place.clone(), memory: None }).collect();
+    let gpus = if arguments.on.is_empty() { of_this_machine()? } else { named() };
+    let spec = spec(&libraries, &gpus, &offers, arguments.token_file.as_deref())?;
+    let text = serde_json::to_string_pretty(&spec)? + "\n";
     match &arguments.output {
         None => print!("{text}"),
         Some(path) => {
@@ -90,36 +99,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The GPUs of this machine's daemon.
-fn of_this_machine() -> Result<Vec<String>> {
+fn of_this_machine() -> Result<Vec<Gpu>> {
     let Some(socket) = servers::socket_of_this_machine() else {
         bail!("no daemon has a socket on this machine\n  start one: floe serve; or name GPUs of others with --on");
     };
-    Ok(servers::gpus_of(&socket)?.iter().map(|gpu| format!("{socket}:{}", gpu.index)).collect())
+    let gpu = |gpu: &GpuRow| Gpu { place: format!("{socket}:{}", gpu.index), memory: Some(gpu.memory) };
+    Ok(servers::gpus_of(&socket)?.iter().map(gpu).collect())
 }
 
-/// The file for these devices: one each by its place in the list, and all of them.
-fn spec(libraries: &Path, devices: &[String], token: Option<&Path>) -> Result<Spec> {
+/// The file for these GPUs: a device for each by its place in the list, one for all of them, and the offers.
+fn spec(libraries: &Path, gpus: &[Gpu], offers: &[Offer], token: Option<&Path>) -> Result<Spec> {
+    let places: Vec<&str> = gpus.iter().map(|gpu| &*gpu.place).collect();
+    let each = places.iter().enumerate().map(|(index, place)| Device::new(index.to_string(), &[place], None));
+    let mut devices: Vec<Device> = each.collect();
+    devices.push(Device::new(ALL.to_owned(), &places, None));
+    for offer in offers {
+        devices.push(Device::new(offer.name.clone(), &offer.places(gpus)?, Some(&offer.memory)));
+    }
+    Ok(Spec { cdi_version: VERSION, kind: KIND, devices, container_edits: edits(libraries, &places, token)? })
+}
+
+/// What every container gets that gets a device.
+fn edits(libraries: &Path, places: &[&str], token: Option<&Path>) -> Result<Edits> {
     let mut edits = Edits { env: vec![format!("LD_LIBRARY_PATH={LIBRARIES}")], mounts: Vec::new() };
     edits.mounts.push(mount(libraries, LIBRARIES)?);
     if let Some(token) = token {
         edits.mounts.push(mount(token, TOKEN)?);
         edits.env.push(format!("FLOE_TOKEN_FILE={TOKEN}"));
     }
-    for device in devices {
+    for place in places {
         // A socket's folder, so that a container finds the socket of a daemon that was started again.
-        if let Some(folder) = folder_of_socket(&GpuAddress::parse("--on", device)?.server)
+        if let Some(folder) = folder_of_socket(&GpuAddress::parse("--on", place)?.server)
             && edits.mounts.iter().all(|mount| Path::new(&mount.host_path) != folder)
         {
             edits.mounts.push(mount(&folder, &folder.display().to_string())?);
         }
     }
-    let of = |name: String, devices: &[String]| Device {
-        name,
-        container_edits: Edits { env: vec![format!("FLOE_DEVICES={}", devices.join(","))], mounts: Vec::new() },
-    };
-    let each = devices.iter().enumerate().map(|(index, device)| of(index.to_string(), std::slice::from_ref(device)));
-    let all = [of(ALL.to_owned(), devices)];
-    Ok(Spec { cdi_version: VERSION, kind: KIND, devices: each.chain(all).collect(), container_edits: edits })
+    Ok(edits)
+}
+
+impl Device {
+    /// A device that is these vGPUs, each with this quota.
+    fn new(name: String, places: &[&str], memory: Option<&str>) -> Self {
+        let mut env = vec![format!("FLOE_DEVICES={}", places.join(","))];
+        env.extend(memory.map(|memory| format!("FLOE_MEMORY={memory}")));
+        Self { name, container_edits: Edits { env, mounts: Vec::new() } }
+    }
 }
 
 /// The folder of a server's Unix socket; `None`: it is reached by a network.
@@ -141,10 +166,15 @@ mod tests {
 
     use super::*;
 
-    fn made(devices: &[&str], token: Option<&str>) -> Value {
-        let devices: Vec<String> = devices.iter().map(|device| (*device).to_owned()).collect();
-        let spec = spec(Path::new("/usr/lib/floe/lib/client"), &devices, token.map(Path::new)).expect("made");
-        serde_json::to_value(spec).expect("JSON")
+    fn gpus(places: &[&str]) -> Vec<Gpu> {
+        places.iter().map(|place| Gpu { place: (*place).to_owned(), memory: None }).collect()
+    }
+
+    fn made(places: &[&str], offers: &[&str], token: Option<&str>) -> Value {
+        let offers: Vec<String> = offers.iter().map(|offer| (*offer).to_owned()).collect();
+        let offers = Offer::read_all(&offers).expect("offers");
+        let spec = spec(Path::new("/usr/lib/floe/lib/client"), &gpus(places), &offers, token.map(Path::new));
+        serde_json::to_value(spec.expect("made")).expect("JSON")
     }
 
     /// A name as the specification has it: letters and digits, within them also `_`, `-`, `.` and `:`.
@@ -178,14 +208,15 @@ mod tests {
 
     #[test]
     fn the_file_has_the_fields_that_the_specification_states() {
-        let spec = made(&["unix:///run/floe/floed.sock:0", "unix:///run/floe/floed.sock:1", "gpu1:3"], Some("/etc/t"));
+        let places = ["unix:///run/floe/floed.sock:0", "unix:///run/floe/floed.sock:1", "gpu1:3"];
+        let spec = made(&places, &["2x8G", "1x512MiB"], Some("/etc/t"));
         assert_eq!(fields(&spec), ["cdiVersion", "containerEdits", "devices", "kind"]);
         assert_eq!(spec["cdiVersion"], "0.5.0");
         let (vendor, class) = text(&spec["kind"]).split_once('/').expect("vendor and class");
         assert!(vendor.contains('.') && is_name(vendor) && is_name(class) && !class.contains('.'));
         let devices = spec["devices"].as_array().expect("a list");
         let names: Vec<_> = devices.iter().map(|device| text(&device["name"])).collect();
-        assert_eq!(names, ["0", "1", "2", "all"]);
+        assert_eq!(names, ["0", "1", "2", "all", "2x8G", "1x512MiB"]);
         for device in devices {
             assert!(fields(device) == ["containerEdits", "name"] && is_name(text(&device["name"])), "{device}");
             check_edits(&device["containerEdits"]);
@@ -195,7 +226,7 @@ mod tests {
 
     #[test]
     fn containers_get_libraries_socket_token_and_their_devices() {
-        let spec = made(&["unix:///run/floe/floed.sock:0", "gpu1:3"], Some("/etc/floe/token"));
+        let spec = made(&["unix:///run/floe/floed.sock:0", "gpu1:3"], &[], Some("/etc/floe/token"));
         let mounts = spec["containerEdits"]["mounts"].as_array().expect("a list");
         let paths: Vec<_> = mounts.iter().map(|one| (text(&one["hostPath"]), text(&one["containerPath"]))).collect();
         let libraries = ("/usr/lib/floe/lib/client", "/opt/floe/lib");
@@ -210,9 +241,22 @@ mod tests {
     }
 
     #[test]
+    fn an_offer_is_a_device_with_its_vgpus_and_their_quota() {
+        let spec = made(&["gpu1:0", "gpu1:1"], &["2x8G", "3x512M"], None);
+        let of = |index: usize| &spec["devices"][index]["containerEdits"];
+        let wanted = serde_json::json!({ "env": ["FLOE_DEVICES=gpu1:0,gpu1:1", "FLOE_MEMORY=8G"] });
+        assert_eq!((&spec["devices"][3]["name"], of(3)), (&"2x8G".into(), &wanted));
+        let wanted = serde_json::json!({ "env": ["FLOE_DEVICES=gpu1:0,gpu1:1,gpu1:0", "FLOE_MEMORY=512M"] });
+        assert_eq!(of(4), &wanted);
+        let without = made(&["gpu1:0", "gpu1:1"], &[], None);
+        let list = |spec: &Value| spec["devices"].as_array().expect("a list").clone();
+        assert_eq!(list(&without), list(&spec)[..3]);
+        assert_eq!(without["containerEdits"], spec["containerEdits"]);
+    }
+
+    #[test]
     fn a_place_that_is_none_is_refused() {
-        let devices = ["gpu1:14833".to_owned()];
-        let words = spec(Path::new("/x"), &devices, None).expect_err("no index").to_string();
+        let words = spec(Path::new("/x"), &gpus(&["gpu1:14833"]), &[], None).expect_err("no index").to_string();
         assert!(words.starts_with("--on: "), "{words}");
     }
 }
