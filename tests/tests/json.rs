@@ -321,7 +321,8 @@ fn every_command_is_on_the_page_with_its_json_or_among_those_without() {
 #[test]
 fn lists_moves_and_ends_print_what_the_page_says() {
     let mut printed = Printed::new();
-    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_CPU_MEMORY", "1G"), ("FLOE_GRACE", "60")]);
+    let daemon =
+        Floed::start_on("cpu", &[], &[("FLOE_CPU_DEVICES", "2"), ("FLOE_CPU_MEMORY", "1G"), ("FLOE_GRACE", "60")]);
     let on = ["--on", daemon.unix()];
     let program = Program::start(&printed, daemon.unix());
     assert_eq!(printed.run("floe gpus", &on, 0).as_array().map(Vec::len), Some(2));
@@ -339,7 +340,7 @@ fn lists_moves_and_ends_print_what_the_page_says() {
     daemon.wait_for_workers(0);
     drop(program);
     // A session that does not wait for its client cannot leave its worker.
-    let daemon = Floed::start_with(&[], &[("FLOE_GRACE", "0"), ("FLOE_CPU_MEMORY", "1G")]);
+    let daemon = Floed::start_on("cpu", &[], &[("FLOE_GRACE", "0"), ("FLOE_CPU_MEMORY", "1G")]);
     let _program = Program::start(&printed, daemon.unix());
     let kept = printed.run("floe upgrade", &["--on", daemon.unix()], 1);
     assert!(kept[0]["kept"].as_str().is_some_and(|why| !why.is_empty()), "{kept}");
@@ -391,7 +392,7 @@ fn doctor_demo_and_settings_print_what_the_page_says() {
     assert_eq!(format!("floe {}", wrong["floe"].as_str().expect("a version")), version.trim());
     let passed = printed.run("floe demo", &[], 0);
     assert!(passed["passed"] == true && passed["calls"].as_u64() > passed["waits"].as_u64(), "{passed}");
-    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "1M")]);
+    let daemon = Floed::start_on("cpu", &[], &[("FLOE_CPU_MEMORY", "1M")]);
     let failed = printed.run("floe demo", &["--on", &format!("{}:0", daemon.unix())], 1);
     assert!(failed["passed"] == false && printed.has_seen_both("floe demo", ".calls"), "{failed}");
     let settings = printed.run("floe config show", &[], 0);

@@ -83,7 +83,7 @@ fn said(output: &Output) -> Vec<String> {
 
 #[test]
 fn a_program_with_an_offer_has_its_vgpus_with_their_memory() {
-    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), MEMORY]);
+    let daemon = Floed::start_on("cpu", &[], &[("FLOE_CPU_DEVICES", "2"), MEMORY]);
     let on = format!("{0}:0,{0}:1", daemon.unix());
     let file = written(&["--on", &on, "--offer", "2x8G", "--offer", "3x512M"]);
     let names: Vec<_> = file["devices"].as_array().expect("a list").iter().map(|one| one["name"].as_str()).collect();
@@ -106,7 +106,7 @@ fn a_program_with_an_offer_has_its_vgpus_with_their_memory() {
 
 #[test]
 fn the_vgpus_of_an_offer_are_spread_over_the_gpus_with_a_guarantee_each() {
-    let daemon = Floed::start_with(&[], &[("FLOE_CPU_DEVICES", "2"), MEMORY]);
+    let daemon = Floed::start_on("cpu", &[], &[("FLOE_CPU_DEVICES", "2"), MEMORY]);
     let on = format!("{0}:0,{0}:1", daemon.unix());
     let file = written(&["--on", &on, "--offer", "3x1G"]);
     let (program, _folder) = program();
@@ -127,7 +127,7 @@ fn the_vgpus_of_an_offer_are_spread_over_the_gpus_with_a_guarantee_each() {
 
 #[test]
 fn an_offer_that_this_machines_gpus_have_no_room_for_is_refused() {
-    let daemon = Floed::start_with(&[], &[MEMORY]);
+    let daemon = Floed::start_on("cpu", &[], &[MEMORY]);
     let runtime = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(runtime.path().join("floe")).expect("made");
     let socket = runtime.path().join("floe/floed.sock");
