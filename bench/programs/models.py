@@ -1,5 +1,6 @@
-"""The models that the measured training steps train: ResNet-18 with SGD, a small GPT with AdamW. A step comes out; calling it
-trains on one batch and gives the loss. Batches lie in pinned memory and are copied non-blocking at every step."""
+"""The models that the measured training steps train: ResNets with SGD, a small GPT with AdamW. A step comes out; calling it
+trains on one batch and gives the loss. Batches lie in pinned memory and are copied non-blocking at every step.
+`wrap` makes of a model on its GPU one that several train; each rank has batches of its own."""
 
 import os
 
@@ -16,10 +17,17 @@ def be_deterministic(wanted):
     torch.backends.cudnn.deterministic = wanted
 
 
-def new_resnet18():
-    """A step of its training."""
+def as_it_is(model):
+    """A model that one GPU trains."""
+    return model
+
+
+def new_resnet18(make=torchvision.models.resnet18, wrap=as_it_is, rank=0):
+    """A step of its training, or of what else `make` makes."""
     torch.manual_seed(1)
-    model = torchvision.models.resnet18().cuda().train()
+    model = wrap(make().cuda().train())
+    if rank:
+        torch.manual_seed(1 + rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     batches = [
         (torch.randn(32, 3, 224, 224).pin_memory(), torch.randint(0, 1000, (32,)).pin_memory()) for _ in range(4)
@@ -73,10 +81,12 @@ class Gpt(nn.Module):
         return self.head(self.last(self.blocks(self.tokens(tokens) + self.places(places))))
 
 
-def new_gpt(precision, scaled):
+def new_gpt(precision, scaled, wrap=as_it_is, rank=0):
     """A step of its training, in 16 bits; `scaled`: with a GradScaler."""
     torch.manual_seed(2)
-    model = Gpt().cuda().train()
+    model = wrap(Gpt().cuda().train())
+    if rank:
+        torch.manual_seed(2 + rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     scaler = torch.amp.GradScaler("cuda", enabled=scaled)
     batches = [torch.randint(0, 8192, (16, 257)).pin_memory() for _ in range(4)]

@@ -159,6 +159,10 @@ pub(crate) const METRICS: &[Metric] = &[
     told("reduce.two.1MB", "all-reduce, 1 MiB, two processes"),
     eight_bytes("reduce.one.8B", "all-reduce, 8 B, two ranks of a process"),
     eight_bytes("reduce.two.8B", "all-reduce, 8 B, two processes"),
+    row("ddp_resnet50.step", "ResNet-50 training step by DDP on two GPUs", Ratio, 1.03, 1.03),
+    row("ddp_gpt.step", "GPT training step by DDP on two GPUs", Ratio, 1.03, 1.03),
+    row("fsdp2_gpt.step", "GPT training step by FSDP2 on two GPUs", Ratio, 1.03, 1.03),
+    row("dp_resnet50.step", "ResNet-50 training step by DataParallel on two GPUs", Ratio, 1.03, 1.03),
     Metric {
         name: "servers.part.1GB",
         title: "copy to another server, 1 GiB, in copies from pinned memory",

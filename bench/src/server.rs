@@ -36,6 +36,11 @@ pub(crate) struct Gpu {
     pub(crate) kind: String,
 }
 
+/// Whether this machine has a GPU with this number; the first may be the CPU device.
+pub(crate) fn has_gpu(number: u32) -> bool {
+    number == 0 || Path::new(&format!("/dev/nvidia{number}")).exists()
+}
+
 /// Makes a token for a user with this name, before the server of this folder starts; the file that it is in.
 ///
 /// # Errors
@@ -168,8 +173,7 @@ impl Server {
     /// A GPU of it by this way, or its first where there are too few.
     pub(crate) fn device_of(&self, way: Way, gpu: u32) -> String {
         let first = self.device(way);
-        let is_there = gpu == 0 || Path::new(&format!("/dev/nvidia{gpu}")).exists();
-        format!("{}:{}", first.trim_end_matches(":0"), if is_there { gpu } else { 0 })
+        format!("{}:{}", first.trim_end_matches(":0"), if has_gpu(gpu) { gpu } else { 0 })
     }
 
     /// Its first GPU by TCP: `clear`, `tcp` or `tls`.

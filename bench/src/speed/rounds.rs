@@ -15,7 +15,7 @@ use crate::bars::Way;
 use crate::installation::Installation;
 use crate::program::memory;
 use crate::program::{self, Heard};
-use crate::server::Server;
+use crate::server::{Server, has_gpu};
 
 /// Longest silence of a program: loading PyTorch's libraries from a cold disk takes tens of seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -54,6 +54,11 @@ impl Bench<'_> {
         for (workload, sections) in chosen.iter().filter(|(_, sections)| sections.contains(&"start")) {
             eprintln!("floe-bench: first starts");
             self.run(workload, sections, ways, &mut Findings::default())?;
+        }
+        let (chosen, left): (Vec<_>, Vec<_>) =
+            chosen.iter().partition(|(workload, _)| has_gpu(workload.least_gpus() - 1));
+        for (workload, _) in left {
+            eprintln!("floe-bench: {} needs {} GPUs and is not measured", workload.file, workload.least_gpus());
         }
         for round in 1..=rounds {
             let ways: Vec<Way> = in_turn(ways, round).collect();
@@ -109,7 +114,7 @@ impl Bench<'_> {
         };
         let budget = if self.quick { workload.budget.1 } else { workload.budget.0 };
         let vgpus = match workload.vgpus {
-            Vgpus::Of(count) => self.server.devices(way, count),
+            Vgpus::Of(count) | Vgpus::OfEach(count) => self.server.devices(way, count),
             Vgpus::OfTwoServers => format!("{},{}", self.server.device(way), self.second.device_of(way, 1)),
         };
         let mut command = self.server.started_on(self.installation, &words, way, &vgpus, self.cpu_device);

@@ -22,12 +22,14 @@ pub(crate) enum Course {
     Once,
 }
 
-/// The vGPUs of a program: of a GPU each where there are enough.
+/// The vGPUs of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vgpus {
-    /// Of one server.
+    /// Of one server, and of a GPU each where there are enough.
     Of(u32),
-    /// Two, of a server each, which know each other.
+    /// Of one server and of a GPU each: where there are too few, it is not measured.
+    OfEach(u32),
+    /// Two, of a server each, which know each other; of a GPU each where there are enough.
     OfTwoServers,
 }
 
@@ -79,7 +81,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         runner: Runner::Executable,
         course: Course::InSuccession,
         sections: &["one_process", "two_processes"],
-        vgpus: Vgpus::Of(2),
+        vgpus: Vgpus::OfEach(2),
         budget: (200, 80),
     },
     Workload {
@@ -104,6 +106,14 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         course: Course::ByTurns,
         sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
         vgpus: Vgpus::Of(1),
+        budget: (1500, 500),
+    },
+    Workload {
+        file: "parallel.py",
+        runner: Runner::Python,
+        course: Course::ByTurns,
+        sections: &["ddp_resnet50", "ddp_gpt", "fsdp2_gpt", "dp_resnet50"],
+        vgpus: Vgpus::OfEach(2),
         budget: (1500, 500),
     },
     // Memory is measured for the whole GPU, so no other process may use it.
@@ -140,6 +150,11 @@ impl Workload {
     /// Does this round (counted from 1) measure it?
     pub(crate) fn is_measured_in(&self, round: usize) -> bool {
         self.course != Course::Once || round == 1
+    }
+
+    /// The number of GPUs without which nothing is to be compared.
+    pub(crate) fn least_gpus(&self) -> u32 {
+        if let Vgpus::OfEach(count) = self.vgpus { count } else { 1 }
     }
 
     fn is(&self, name: &str) -> bool {
