@@ -27,6 +27,9 @@ const WAKES: Duration = Duration::from_millis(5);
 /// A unit that wakes up goes beside the one whose turn it is for so long: most that wake up have less to do, and a switch for it
 /// would cost both more than the driver's slices do.
 pub(crate) const BESIDE: Duration = Duration::from_millis(2);
+/// So long turns go on when nobody needs them any more. When they begin everybody stops, for up to [`OVERRUN`] beside kernels that
+/// cannot be preempted: whoever came and left again and again would have the GPU alone for that time each time.
+pub(crate) const LASTS: Duration = Duration::from_secs(10);
 
 /// The daemon's word to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct Scheduler<U: Ord + Copy> {
     /// The unit that has woken up and goes beside it.
     beside: Option<(Unit<U>, Duration)>,
     is_scheduled: bool,
+    /// When turns end, where nobody needs them any more.
+    ends: Option<Duration>,
     /// Everything up to here is charged.
     charged: Duration,
     totals: Totals,
@@ -83,6 +88,7 @@ impl<U: Ord + Copy> Default for Scheduler<U> {
             turn: None,
             beside: None,
             is_scheduled: false,
+            ends: None,
             charged: Duration::ZERO,
             totals: Totals::default(),
             orders: Vec::new(),
@@ -234,7 +240,7 @@ impl<U: Ord + Copy> Scheduler<U> {
             return None;
         }
         let beside = self.beside.map(|(_, since)| since + BESIDE);
-        let returns = self.seats.values().filter_map(|seat| seat.returns_until(now));
+        let returns = self.seats.values().filter_map(|seat| seat.returns_until(now)).chain(self.ends);
         if !self.seats.values().any(Seat::wants) {
             return beside.into_iter().chain(returns).min();
         }
@@ -297,7 +303,11 @@ impl<U: Ord + Copy> Scheduler<U> {
     }
 
     fn begin_or_end(&mut self, now: Duration) {
-        let needed = self.needs_turns();
+        let needs = self.needs_turns();
+        let ends = self.ends.unwrap_or(now + LASTS);
+        let lasts = self.is_scheduled && !self.seats.is_empty() && now < ends;
+        self.ends = (lasts && !needs).then_some(ends);
+        let needed = needs || lasts;
         if needed == self.is_scheduled {
             return;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::scheduler::{BESIDE, OVERRUN, Order, RETURNS, SLICE, Scheduler, Totals, Usage};
+use crate::scheduler::{BESIDE, LASTS, OVERRUN, Order, RETURNS, SLICE, Scheduler, Totals, Usage};
 use crate::terms::{Class, Member, NoShare, Terms};
 use simulation::{Load, Simulation};
 
@@ -136,11 +136,34 @@ fn turns_are_taken_only_while_users_with_names_have_unequal_numbers_of_sessions(
     scheduler.join(7, named(2), None, MS(2)).unwrap();
     assert!(scheduler.is_scheduled());
     scheduler.join(8, named(1), None, MS(3)).unwrap();
+    scheduler.tick(MS(3) + LASTS);
     assert!(!scheduler.is_scheduled(), "two each");
-    scheduler.leave(6, MS(4));
+    scheduler.leave(6, MS(4) + LASTS);
     assert!(scheduler.is_scheduled());
-    scheduler.leave(8, MS(5));
+    scheduler.leave(8, MS(5) + LASTS);
+    scheduler.tick(MS(5) + LASTS * 2);
     assert!(!scheduler.is_scheduled(), "one user is left");
+}
+
+/// Everybody stops when turns begin, so that they must not begin each time a session comes.
+#[test]
+fn a_user_takes_no_time_by_sessions_with_which_turns_begin_again_and_again() {
+    let weighted = [member(2, Terms::default()), member(1, Terms::default()), member(1, weight(1))];
+    for [victim, stays, comes] in [[named(2), named(1), named(1)], weighted] {
+        for (stay, away) in [(20, 1), (5, 5), (21, 21), (30, 5), (50, 300)] {
+            let mut simulation = Simulation::new();
+            simulation.add(0, victim, Load::kernels(MS(1)));
+            simulation.add(1, stays, Load::kernels(MS(200)));
+            for number in 2..2 + 8000 / (stay + away) {
+                simulation.add(number, comes, Load::kernels(MS(200)));
+                simulation.run(MS(stay));
+                simulation.remove(number);
+                simulation.run(MS(away));
+            }
+            let had = simulation.thousandths(0);
+            assert!(had >= 450, "{stays:?} for {stay} of {} ms: {had}", stay + away);
+        }
+    }
 }
 
 #[test]
@@ -279,16 +302,22 @@ fn no_more_than_the_whole_is_promised() {
 }
 
 #[test]
-fn a_gpu_is_scheduled_only_while_somebody_has_terms_and_company() {
+fn turns_begin_where_somebody_has_terms_and_company_and_end_a_while_behind_that() {
     let mut scheduler = Scheduler::default();
     scheduler.join(1, member(1, share(250)), None, MS(0)).unwrap();
     assert!(scheduler.take_orders().is_empty());
     scheduler.join(2, member(2, Terms::default()), None, MS(1)).unwrap();
     assert_eq!(scheduler.take_orders(), [(1, 1, Order::Stop), (2, 1, Order::Stop)]);
     scheduler.leave(2, MS(2));
+    assert!(scheduler.take_orders().is_empty());
+    assert_eq!(scheduler.deadline(), Some(MS(2) + LASTS));
+    scheduler.tick(MS(1) + LASTS);
+    assert!(scheduler.is_scheduled() && scheduler.take_orders().is_empty());
+    scheduler.tick(MS(2) + LASTS);
     assert_eq!(scheduler.take_orders(), [(1, 2, Order::Free)]);
     // What was counted stays, and no more is.
-    assert_eq!(scheduler.totals(MS(9)), Totals { scheduled: MS(1), had: MS(1), turns: 0 });
+    let scheduled = MS(1) + LASTS;
+    assert_eq!(scheduler.totals(LASTS * 2), Totals { scheduled, had: scheduled, turns: 0 });
 }
 
 /// Beside one that has nothing to do there is no event for long, and no deadline.
