@@ -287,19 +287,18 @@ impl<U: Ord + Copy> Scheduler<U> {
         let first = users.next();
         let differ = users.any(|weight| Some(weight) != first);
         let terms = || self.seats.values().any(|seat| seat.member.terms.are_any());
-        self.seats.len() > 1 && (differ || terms() || self.is_uneven())
+        self.seats.len() > 1 && (differ || terms() || self.may_be_uneven())
     }
 
-    /// Whether some user with a name has more sessions than another one. A session that moves has two places, and is one.
-    fn is_uneven(&self) -> bool {
+    /// Whether there are several users with names, and one of them has several sessions. Equal numbers of sessions would be no equal
+    /// parts: some may have nothing to do. A session that moves has two places, and is one.
+    fn may_be_uneven(&self) -> bool {
         let mut sessions: BTreeMap<U, u32> = BTreeMap::new();
         let moves = |seat: &Seat<U>| seat.beside.is_some_and(|beside| self.seats.contains_key(&beside));
         for seat in self.seats.values().filter(|seat| seat.member.is_named && !moves(seat)) {
             *sessions.entry(seat.member.user).or_default() += 1;
         }
-        let mut counts = sessions.values();
-        let first = counts.next();
-        counts.any(|count| Some(count) != first)
+        sessions.len() > 1 && sessions.values().any(|count| *count > 1)
     }
 
     fn begin_or_end(&mut self, now: Duration) {

@@ -121,7 +121,7 @@ fn users_with_names_divide_the_gpu_also_where_nobody_has_terms() {
 }
 
 #[test]
-fn turns_are_taken_only_while_users_with_names_have_unequal_numbers_of_sessions() {
+fn turns_are_taken_only_while_one_of_several_users_with_names_has_several_sessions() {
     let mut scheduler = Scheduler::default();
     scheduler.join(1, named(1), None, MS(0)).unwrap();
     scheduler.join(2, named(2), None, MS(0)).unwrap();
@@ -137,12 +137,29 @@ fn turns_are_taken_only_while_users_with_names_have_unequal_numbers_of_sessions(
     assert!(scheduler.is_scheduled());
     scheduler.join(8, named(1), None, MS(3)).unwrap();
     scheduler.tick(MS(3) + LASTS);
-    assert!(!scheduler.is_scheduled(), "two each");
+    assert!(scheduler.is_scheduled(), "two each, which may be idle");
     scheduler.leave(6, MS(4) + LASTS);
-    assert!(scheduler.is_scheduled());
-    scheduler.leave(8, MS(5) + LASTS);
-    scheduler.tick(MS(5) + LASTS * 2);
+    scheduler.leave(7, MS(4) + LASTS);
+    scheduler.tick(MS(4) + LASTS * 2);
+    assert!(!scheduler.is_scheduled(), "one each");
+    scheduler.join(9, named(1), None, MS(5) + LASTS * 2).unwrap();
+    scheduler.leave(2, MS(6) + LASTS * 2);
+    scheduler.tick(MS(6) + LASTS * 3);
     assert!(!scheduler.is_scheduled(), "one user is left");
+}
+
+#[test]
+fn a_user_takes_no_time_by_as_many_sessions_as_another_user_has_idle_ones() {
+    let mut simulation = Simulation::new();
+    simulation.add(0, named(2), Load::kernels(MS(1)));
+    for number in 1..4 {
+        simulation.add(number, named(2), Load::nothing());
+    }
+    for number in 4..8 {
+        simulation.add(number, named(1), Load::kernels(MS(1)));
+    }
+    simulation.run(TEN_SECONDS);
+    assert!(near(simulation.thousandths(0), 500, 20), "{}", simulation.thousandths(0));
 }
 
 /// Everybody stops when turns begin, so that they must not begin each time a session comes.
