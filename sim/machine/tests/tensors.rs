@@ -12,6 +12,8 @@ mod rig;
 use std::sync::Arc;
 
 use floe_machine::{Grid, Kernel, Level, Outcome, Pool, Program, TENSOR_AXES, TensorElement, TensorMap};
+use proptest::array::uniform5;
+use proptest::prelude::*;
 use rig::{Rig, parameters};
 
 /// Shared memory that kernels here declare.
@@ -530,5 +532,237 @@ fn forms_that_are_not_done_are_refused_by_name() {
         let program = bench.rig.load(&around(line)).expect("parses");
         let error = program.kernel("k").map(drop).expect_err("refused").to_string();
         assert!(error.contains(name), "{error}");
+    }
+}
+
+/// The bytes that a load makes of an element's.
+fn loaded(element: TensorElement, bytes: &[u8]) -> Vec<u8> {
+    let TensorElement::Tf32 = element else { return bytes.to_vec() };
+    let bits = u32::from_le_bytes(bytes.try_into().expect("four"));
+    let rounded = match (bits >> 23 & 0xff, bits & 0x7f_ffff) {
+        (0, _) => bits & 1 << 31,
+        (0xff, 0) => bits,
+        (0xff, _) => 0x7fff_e000,
+        // To the nearest, ties to even.
+        _ => (bits + 0xfff + (bits >> 13 & 1)) & !0x1fff,
+    };
+    rounded.to_le_bytes().to_vec()
+}
+
+/// The place of a byte of the box in shared memory, from the rules of the CUDA driver's documentation: chunks of 16 bytes change
+/// places by the row of 128 bytes that they lie in.
+fn swizzled(swizzle: u32, place: usize) -> usize {
+    let (row, chunk, byte) = (place / 128, place / 16 % 8, place % 16);
+    let chunk = match swizzle {
+        32 => chunk / 2 * 2 + (chunk + row) % 2,
+        64 => chunk / 4 * 4 + ((chunk % 4) ^ (row % 4)),
+        128 => chunk ^ (row % 8),
+        _ => chunk,
+    };
+    row * 128 + chunk * 16 + byte
+}
+
+/// All elements of a box: the place in shared memory, and the coordinates.
+fn places(map: &TensorMap, base: usize, at: [i32; TENSOR_AXES]) -> Vec<(usize, [i64; TENSOR_AXES])> {
+    let width = map.element.bytes() as usize;
+    let pitch = (map.spans[0] as usize * width).max(map.swizzle as usize);
+    let mut rows = vec![at.map(i64::from)];
+    for axis in (1..map.axes).rev() {
+        let along = |offset: u32| {
+            move |mut row: [i64; TENSOR_AXES]| {
+                row[axis] += i64::from(offset);
+                row
+            }
+        };
+        let offsets = || (0..map.spans[axis]).step_by(map.steps[axis] as usize);
+        rows = rows.iter().flat_map(|row| offsets().map(|offset| along(offset)(*row))).collect();
+    }
+    let elements = rows.iter().enumerate().flat_map(|(number, row)| {
+        let place = move |index: usize| swizzled(map.swizzle, base + number * pitch + index * width);
+        (0..map.spans[0]).map(move |index| {
+            (place(index as usize), {
+                let mut it = *row;
+                it[0] += i64::from(index);
+                it
+            })
+        })
+    });
+    elements.collect()
+}
+
+/// What a box of a tensor is by the documentation, in bytes of global memory from the tensor's address on.
+struct Model<'m> {
+    map: &'m TensorMap,
+    global: Vec<u8>,
+    shared: Vec<u8>,
+}
+
+impl Model<'_> {
+    fn offset(&self, element: &[i64; TENSOR_AXES]) -> usize {
+        let beyond: i64 = (1..self.map.axes).map(|axis| element[axis] * self.map.strides[axis - 1] as i64).sum();
+        (beyond + element[0] * i64::from(self.map.element.bytes())) as usize
+    }
+
+    /// Whether the tensor has it, with this many elements along the first dimension.
+    fn has(&self, element: &[i64; TENSOR_AXES], along: u64) -> bool {
+        let sizes = |axis: usize| if axis == 0 { along } else { self.map.sizes[axis] };
+        (0..self.map.axes).all(|axis| (0..sizes(axis) as i64).contains(&element[axis]))
+    }
+
+    fn load(&mut self, base: usize, at: [i32; TENSOR_AXES]) {
+        let width = self.map.element.bytes() as usize;
+        for (place, element) in places(self.map, base, at) {
+            let new = if self.has(&element, self.map.sizes[0]) {
+                let offset = self.offset(&element);
+                loaded(self.map.element, &self.global[offset..offset + width])
+            } else if self.map.fills_nan {
+                [0xf7, 0x7f].repeat(width / 2)
+            } else {
+                vec![0; width]
+            };
+            self.shared[place..place + width].copy_from_slice(&new);
+        }
+    }
+
+    /// Whole units of 16 bytes are stored, so up to the next one behind the tensor's end.
+    fn store(&mut self, base: usize, at: [i32; TENSOR_AXES], combine: impl Fn(u64, u64) -> u64) {
+        let width = self.map.element.bytes() as usize;
+        let along = self.map.sizes[0].next_multiple_of(16 / width as u64);
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        for (place, element) in places(self.map, base, at) {
+            // A row that begins behind the end has nothing to store.
+            if i64::from(at[0]) < self.map.sizes[0] as i64 && self.has(&element, along) {
+                let offset = self.offset(&element);
+                let new = number(&self.shared[place..place + width]);
+                let old = number(&self.global[offset..offset + width]);
+                self.global[offset..offset + width].copy_from_slice(&combine(old, new).to_le_bytes()[..width]);
+            }
+        }
+    }
+}
+
+/// A map of a tensor within 512 KiB with a box within shared memory, the box's place there, and coordinates that loads may have.
+fn any_copy() -> impl Strategy<Value = (TensorMap, usize, [i32; TENSOR_AXES])> {
+    use TensorElement::{Bf16, F16, F32, F64, S32, S64, Tf32, U8, U16, U32, U64};
+    (
+        prop::sample::select(vec![Bf16, F16, F32, F64, S32, S64, Tf32, U8, U16, U32, U64]),
+        (1..=TENSOR_AXES, prop::sample::select(vec![0, 32, 64, 128_u32]), any::<bool>(), 0..8_usize),
+        (uniform5(1..12_u64), uniform5(0..200_u64), uniform5(1..7_u32), uniform5(1..=8_u32)),
+        (1..60_u64, 1..9_u32, uniform5(-9..14_i32)),
+    )
+        .prop_map(|(element, (axes, swizzle, fills, base), (sizes, strides, spans, steps), (along, units, at))| {
+            let unit = 16 / element.bytes();
+            let units = if swizzle == 0 { units } else { 1 + units % (swizzle / 16) };
+            let is_float = matches!(element, Bf16 | F16 | F32 | F64 | Tf32);
+            let mut map = TensorMap {
+                address: 0x1000,
+                element,
+                axes,
+                sizes,
+                strides: [0, 1, 2, 3].map(|axis| 16 * strides[axis] * (1 + axis as u64)),
+                spans,
+                steps,
+                swizzle,
+                fills_nan: fills && is_float,
+            };
+            (map.sizes[0], map.spans[0]) = (along, units * unit);
+            let mut at = at;
+            at[0] *= unit as i32;
+            (map, 128 * base, at)
+        })
+        .prop_filter("too large a box", |(map, base, _)| {
+            let rows: u32 = (1..map.axes).map(|axis| map.spans[axis].div_ceil(map.steps[axis])).product();
+            let pitch = (map.spans[0] * map.element.bytes()).max(map.swizzle);
+            base + (rows * pitch) as usize <= SHARED
+        })
+        .prop_map(|(map, base, at)| (map.of_axes(map.axes), base, at))
+}
+
+/// The combinations of whole numbers by maps.
+fn combined(operator: &str, element: TensorElement, old: u64, new: u64) -> Option<u64> {
+    use TensorElement::{S32, S64, U32, U64};
+    let is_signed = matches!(element, S32 | S64);
+    let signed = |number: u64| if element == S32 { i64::from(number as u32 as i32) } else { number as i64 };
+    let is_less = if is_signed { signed(new) < signed(old) } else { new < old };
+    Some(match (operator, element) {
+        (_, element) if !matches!(element, S32 | S64 | U32 | U64) => return None,
+        ("", _) => new,
+        (".add", S64) | (".inc" | ".dec", S32 | S64 | U64) => return None,
+        (".add", _) => old.wrapping_add(new),
+        (".min", _) => {
+            if is_less {
+                new
+            } else {
+                old
+            }
+        }
+        (".max", _) => {
+            if is_less {
+                old
+            } else {
+                new
+            }
+        }
+        (".inc", _) => {
+            if old >= new {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (".dec", _) => {
+            if old == 0 || old > new {
+                new
+            } else {
+                old - 1
+            }
+        }
+        (".and", _) => old & new,
+        (".or", _) => old | new,
+        (".xor", _) => old ^ new,
+        _ => return None,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn boxes_of_any_tensor_are_loaded_and_stored_as_a_plain_model_says(
+        (map, base, at) in any_copy(),
+        operator in prop::sample::select(vec!["", ".add", ".min", ".max", ".inc", ".dec", ".and", ".or", ".xor"]),
+        in_pieces in prop::bool::weighted(0.1),
+    ) {
+        const BYTES: usize = 512 << 10;
+        let mut bench = Bench::new();
+        bench.rig.in_pieces = in_pieces;
+        let map = TensorMap { address: bench.tensor, ..map };
+        let from_base = |text: String| text
+            .replace("[%r10], [%map", &format!("[%r10+{base}], [%map"))
+            .replace("}], [%r10];", &format!("}}], [%r10+{base}];"));
+        let global = bench.rig.download(bench.tensor, BYTES);
+        let mut model = Model { map: &map, shared: bench.rig.download(bench.input, SHARED), global };
+        let box_bytes = places(&map, base, at).len() as u64 * u64::from(map.element.bytes());
+        let outcome = bench.run(&from_base(load_text(map.axes, box_bytes)), &map.to_bytes(), at);
+        prop_assert_eq!(outcome, Outcome::Done);
+        model.load(base, at);
+        prop_assert!(bench.output() == model.shared, "a load of {:?} at {:?}", map, at);
+
+        // Stores begin within the tensor. What they store is what was loaded, which the next kernel fills shared memory with.
+        let at = at.map(|coordinate| coordinate.max(0));
+        bench.rig.memory.write(bench.input, &model.shared).expect("mapped");
+        let known = combined(operator, map.element, 0, 0).is_some() || operator.is_empty();
+        if !known && matches!(map.element, TensorElement::F32 | TensorElement::F16 | TensorElement::Bf16) {
+            // Sums of floats have a test of their own.
+            return Ok(());
+        }
+        let outcome = bench.run(&from_base(store_text(map.axes, operator)), &map.to_bytes(), at);
+        if known {
+            prop_assert_eq!(outcome, Outcome::Done);
+            model.store(base, at, |old, new| combined(operator, map.element, old, new).unwrap_or(new));
+        } else {
+            let code = match outcome { Outcome::Fault(fault) => fault.kind.code(), _ => 0 };
+            prop_assert_eq!(code, 715, "{} of {:?}", operator, map.element);
+        }
+        prop_assert!(bench.rig.download(bench.tensor, BYTES) == model.global, "{:?} of {:?} at {:?}", operator, map, at);
     }
 }
