@@ -97,8 +97,12 @@ impl Turns {
         let state = self.state();
         let now = self.now();
         let Some(scheduler) = state.gpus.get(&gpu) else { return TurnFigures::default() };
+        let promised = floe_shares::WHOLE - scheduler.free_share();
+        if self.0.is_silent {
+            return TurnFigures { promised, ..TurnFigures::default() };
+        }
         let Totals { scheduled, had, turns } = scheduler.totals(now);
-        TurnFigures { promised: floe_shares::WHOLE - scheduler.free_share(), scheduled, had, given: turns }
+        TurnFigures { promised, scheduled, had, given: turns }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,9 +176,11 @@ impl TurnPlace {
         });
     }
 
-    /// What the workers at these places had of their GPUs, all at one moment. The places are of one daemon.
+    /// What the workers at these places had of their GPUs, all at one moment: nothing that is known, where nobody takes turns. The
+    /// places are of one daemon.
     pub(crate) fn usages(places: &[Option<&Self>]) -> Vec<Usage> {
-        let Some(turns) = places.iter().flatten().map(|place| &place.turns).next() else {
+        let turns = places.iter().flatten().map(|place| &place.turns).next();
+        let Some(turns) = turns.filter(|turns| !turns.0.is_silent) else {
             return vec![Usage::default(); places.len()];
         };
         let state = turns.state();
@@ -188,5 +194,31 @@ impl Drop for TurnPlace {
     fn drop(&mut self) {
         self.turns.state().workers.remove(&self.number);
         self.turns.change(self.gpu, |scheduler, now| scheduler.leave(self.number, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a session had after a moment beside another user's, and what the GPU's figures say.
+    fn beside_another(turns: &Turns) -> (Usage, TurnFigures) {
+        let join = |user, share| {
+            let (channel, _) = WorkerChannel::new(0).expect("made");
+            let terms = (Source::User(user), 1, Terms { share, ..Terms::default() });
+            turns.join(0, terms, None, &channel).expect("room")
+        };
+        let (one, _other) = (join(1, 250), join(2, 0));
+        std::thread::sleep(Duration::from_millis(2));
+        (TurnPlace::usages(&[Some(&one)])[0], turns.figures(0))
+    }
+
+    #[test]
+    fn where_nobody_takes_turns_shares_are_promised_and_no_time_is_said_to_be_had() {
+        let (usage, figures) = beside_another(&Turns::default());
+        assert!(!usage.of.is_zero() && !figures.scheduled.is_zero(), "{usage:?} {figures:?}");
+        let (usage, figures) = beside_another(&Turns::without());
+        assert_eq!(usage, Usage::default());
+        assert_eq!(figures, TurnFigures { promised: 250, ..TurnFigures::default() });
     }
 }
