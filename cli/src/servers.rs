@@ -2,7 +2,10 @@
 //! other commands where the settings name none.
 //! In: names. Out: their answers. It connects for a few questions at a time and keeps no connection.
 
+use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::{Context, Result};
 use floe_nvml::Reading;
@@ -222,19 +225,17 @@ fn ask<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Result<
     Ok(Inquiry::open(server, credentials)?.ask(message)?)
 }
 
-/// Asks every server, and shows one that is reached by several names by the first. A server that does not answer is named on
-/// stderr and makes the exit code 1. One that nobody has named does not, beside others: it may be absent without a word.
-pub(crate) fn each<M: Call, R>(servers: &Listed, message: &M, rows_of: RowsOf<R>) -> Result<(Vec<R>, ExitCode)> {
-    let credentials = settings()?.credentials;
-    let (mut rows, mut seen) = (Vec::new(), Vec::new());
+/// Asks all servers at once, so that none waits for another, and shows one that is reached by several names by the first. A
+/// server that does not answer is named on stderr and makes the exit code 1. One that nobody has named does not, beside others: it
+/// may be absent without a word.
+pub(crate) fn each<M: Call + Sync, R>(servers: &Listed, message: &M, rows_of: RowsOf<R>) -> Result<(Vec<R>, ExitCode)> {
+    let (mut rows, mut seen) = (Vec::new(), BTreeSet::new());
     let mut code = ExitCode::SUCCESS;
-    for (index, server) in servers.names.iter().enumerate() {
-        let answer = if servers.names.len() == 1 {
-            ask(server, &credentials, message).map(Some)
-        } else {
-            ask_unless_seen(server, &credentials, message, &mut seen)
-        };
-        match answer.and_then(|body| body.map_or_else(|| Ok(Vec::new()), |body| rows_of(server, &body))) {
+    let answers = answers(&servers.names, message)?;
+    for (index, (server, answer)) in servers.names.iter().zip(answers).enumerate() {
+        let mut is_new = |identity: Vec<u8>| identity.is_empty() || seen.insert(identity);
+        let shown = answer.map(|(identity, body)| is_new(identity).then_some(body));
+        match shown.and_then(|body| body.map_or_else(|| Ok(Vec::new()), |body| rows_of(server, &body))) {
             Ok(answer) => rows.extend(answer),
             Err(error) if servers.is_beside_others(index) && is_nobody(&error) => {}
             Err(error) => {
@@ -248,28 +249,35 @@ pub(crate) fn each<M: Call, R>(servers: &Listed, message: &M, rows_of: RowsOf<R>
     Ok((rows, code))
 }
 
+/// The identity that a server tells, and its reply. A single one is not asked who it is.
+type Answer = Result<(Vec<u8>, Vec<u8>)>;
+
+/// The answers of these servers, in their order.
+fn answers<M: Call + Sync>(servers: &[String], message: &M) -> Result<Vec<Answer>> {
+    let credentials = &settings()?.credentials;
+    if let [server] = servers {
+        return Ok(vec![ask(server, credentials, message).map(|body| (Vec::new(), body))]);
+    }
+    thread::scope(|scope| {
+        let ask_in_a_thread = |server| {
+            let asks = move || ask_with_identity(server, credentials, message);
+            thread::Builder::new().name("ask".into()).spawn_scoped(scope, asks).context("cannot start a thread")
+        };
+        let asked = servers.iter().map(String::as_str).map(ask_in_a_thread).collect::<Result<Vec<_>>>()?;
+        Ok(asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| resume_unwind(panic))).collect())
+    })
+}
+
 /// What reads a server's reply.
 type RowsOf<R> = fn(&str, &[u8]) -> Result<Vec<R>>;
 
-/// The reply of a server; `None`: it is one of those that were seen before, by another name.
-fn ask_unless_seen<M: Call>(
-    server: &str,
-    credentials: &Credentials,
-    message: &M,
-    seen: &mut Vec<Vec<u8>>,
-) -> Result<Option<Vec<u8>>> {
+fn ask_with_identity<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Answer {
     // No GPU has this index, so that none is read.
     let identity = ReadTelemetry { host: "", gpus: vec![u32::MAX], slow: false, lasting: false };
     let (body, inquiry) = Inquiry::open(server, credentials)?.ask_first(&identity)?;
     let reply =
         ReadTelemetry::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
-    if seen.iter().any(|other| other == reply.server) {
-        return Ok(None);
-    }
-    if !reply.server.is_empty() {
-        seen.push(reply.server.to_vec());
-    }
-    Ok(Some(inquiry.ask(message)?))
+    Ok((reply.server.to_vec(), inquiry.ask(message)?))
 }
 
 /// The GPUs of a server.

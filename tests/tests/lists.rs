@@ -2,11 +2,15 @@
 //! daemons, one at the socket where a machine's own daemon is. Out: the rows, and what is said on stderr.
 
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use floe_tests::{Floed, Port, installation};
+use floe_transport::Link;
+use floe_wire::{Field as _, Gpu, HelloReply, ListGpusReply, NEWEST_VERSION, ReadTelemetryReply, Reply};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -154,6 +158,55 @@ fn a_named_server_that_does_not_answer_is_an_error_beside_the_rows_of_the_others
     let (rows, code, words) = machine.lists("gpus");
     assert_eq!((servers_of(&rows), code, &words), (vec![machine.own()], Some(1), &said));
     assert_eq!(machine.lists("ps"), (Vec::new(), Some(1), said));
+}
+
+/// A server made by hand that answers a conversation's greeting when everybody else of these was greeted as well, and has one GPU
+/// of this name.
+fn waits_for_the_others(folder: &TempDir, all_greeted: &Arc<Barrier>, name: &'static str) -> String {
+    let path = folder.path().join(name.split(' ').next().expect("a word"));
+    let (listener, all_greeted) = (UnixListener::bind(&path).expect("bound"), Arc::clone(all_greeted));
+    std::thread::spawn(move || {
+        let mut link = Link::new(listener.accept().expect("somebody comes").0.into());
+        let request = |link: &mut Link| {
+            let frame = link.receive(Some(Instant::now() + PATIENCE)).ok().flatten();
+            frame.map(|frame| frame.sequence)
+        };
+        let answer = |link: &mut Link, request, write: &dyn Fn(&mut Vec<u8>)| {
+            let mut body = Vec::new();
+            write(&mut body);
+            link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+        };
+        let greeting = request(&mut link).expect("a greeting");
+        all_greeted.wait();
+        let hello = HelloReply { version: NEWEST_VERSION, server: "test", authenticate: false, nonce: &[] };
+        answer(&mut link, greeting, &|body| hello.write(body));
+        let identity = request(&mut link).expect("a question");
+        let telemetry = ReadTelemetryReply { server: name.as_bytes(), ..ReadTelemetryReply::default() };
+        answer(&mut link, identity, &|body| telemetry.write(body));
+        let list = request(&mut link).expect("another question");
+        let gpus = || vec![Gpu { name, kind: name, ..Gpu::default() }];
+        answer(&mut link, list, &|body| ListGpusReply { gpus: gpus() }.write(body));
+        request(&mut link)
+    });
+    format!("unix://{}", path.display())
+}
+
+#[test]
+fn no_server_of_a_list_waits_for_another_and_none_moves_the_cursor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let all_greeted = Arc::new(Barrier::new(2));
+    let names = ["one \x1b[2J\x1b]0;title\x07", "other \u{202e}\u{9b}1m"];
+    let servers = names.map(|name| waits_for_the_others(&folder, &all_greeted, name));
+    let machine = Machine::bare().and_settings(&servers.each_ref().map(String::as_str));
+    let output = machine.command(&["gpus"]).output().expect("floe runs");
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{shown}");
+    assert_eq!(shown.lines().count(), 3, "{shown}");
+    assert!(
+        shown.contains("one \u{fffd}[2J\u{fffd}]0;title\u{fffd}") && shown.contains("other \u{fffd}\u{fffd}1m"),
+        "{shown}"
+    );
+    assert!(!shown.contains(|character: char| character.is_control() && character != '\n'), "{shown:?}");
 }
 
 #[test]
