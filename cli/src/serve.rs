@@ -13,6 +13,6 @@ pub(crate) struct Arguments {
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    floe_daemon::run(&floe_daemon::Settings::new(&arguments.options)?)?;
+    floe_daemon::run(&arguments.options)?;
     Ok(ExitCode::SUCCESS)
 }

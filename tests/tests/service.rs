@@ -90,6 +90,7 @@ fn a_package_serves_from_where_it_is_unpacked() {
     let usr = folder.path().join("usr");
     for file in [
         "lib/systemd/system/floed.service",
+        "lib/systemd/system/floed.socket",
         "lib/sysusers.d/floe.conf",
         "share/bash-completion/completions/floe",
         "share/man/man1/floe-run.1.gz",

@@ -1,4 +1,4 @@
-//! A Debian or RPM package of an installation: programs, libraries, the systemd unit, completions, the manual. A Python wheel of
+//! A Debian or RPM package of an installation: programs, libraries, the systemd units, completions, the manual. A Python wheel of
 //! one: programs and libraries.
 //! In: an installation, the files of `xtask/package`, and what the installed `floe` prints of itself. Out: a `.deb` in
 //! `target/package`, packed by `dpkg-deb`, a `.rpm`, packed by `rpmbuild`, or a `.whl`, packed by Python.
@@ -28,8 +28,9 @@ const COMPLETIONS: [(&str, bool, &str); 6] = [
     ("fish", true, "usr/share/fish/vendor_completions.d/floed.fish"),
 ];
 /// Further files: in the repository, and in the package.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     ("server/daemon/floed.service", "usr/lib/systemd/system/floed.service"),
+    ("server/daemon/floed.socket", "usr/lib/systemd/system/floed.socket"),
     ("xtask/package/sysusers.conf", "usr/lib/sysusers.d/floe.conf"),
     ("LICENSE-APACHE", "usr/share/doc/floe/LICENSE-APACHE"),
     ("LICENSE-MIT", "usr/share/doc/floe/LICENSE-MIT"),

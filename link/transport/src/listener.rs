@@ -1,6 +1,6 @@
 //! Waits for connections on one address.
-//! In: an address. Out: links, each with its peer.
-//! It owns a Unix socket's file: it replaces a stale one, never a live one, and removes its own at the end.
+//! In: an address, or a socket that listens already. Out: links, each with its peer.
+//! It owns the file of a Unix socket that it has bound: it replaces a stale one, never a live one, and removes its own at the end.
 
 use std::io;
 use std::net::TcpListener;
@@ -27,12 +27,18 @@ const BACKLOG: i32 = 4096;
 pub struct Listener {
     inner: Inner,
     address: Address,
+    /// Whether another process has this socket, too, and goes on listening.
+    is_shared: bool,
 }
 
 #[derive(Debug)]
 enum Inner {
     Tcp(TcpListener),
-    Unix { listener: UnixListener, path: PathBuf, inode: u64 },
+    Unix {
+        listener: UnixListener,
+        /// The file that goes with it; `None`: somebody else's.
+        file: Option<(PathBuf, u64)>,
+    },
 }
 
 impl Listener {
@@ -42,6 +48,35 @@ impl Listener {
     /// [`LinkError::System`] naming the address.
     pub fn bind(address: &Address) -> Result<Self, LinkError> {
         bind(address).map_err(|source| LinkError::system(format!("listening on {address}"), source))
+    }
+
+    /// A TCP socket that listens already, and that another process has, too.
+    ///
+    /// # Errors
+    /// When it has no address.
+    pub fn of_tcp(listener: TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let place = listener.local_addr()?;
+        let address = Address::Tcp { host: place.ip().to_string(), port: place.port() };
+        Ok(Self { inner: Inner::Tcp(listener), address, is_shared: true })
+    }
+
+    /// A Unix socket that listens already, and that another process has, too. Its file stays.
+    ///
+    /// # Errors
+    /// When it has no path.
+    pub fn of_unix(listener: UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let place = listener.local_addr()?;
+        let path = place.as_pathname().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let address = Address::unix(path.to_owned());
+        Ok(Self { inner: Inner::Unix { listener, file: None }, address, is_shared: true })
+    }
+
+    /// Whether another process has this socket, too, so that it must not be shut down.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Its address, with the actual port.
@@ -99,7 +134,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Inner::Unix { path, inode, .. } = &self.inner
+        if let Inner::Unix { file: Some((path, inode)), .. } = &self.inner
             && path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == *inode)
         {
             // If it is gone already, there is nothing to remove.
@@ -115,7 +150,8 @@ fn bind(address: &Address) -> io::Result<Listener> {
             listener.set_nonblocking(true)?;
             rustix::net::listen(&listener, BACKLOG)?;
             let port = listener.local_addr()?.port();
-            Ok(Listener { inner: Inner::Tcp(listener), address: Address::Tcp { host: host.clone(), port } })
+            let address = Address::Tcp { host: host.clone(), port };
+            Ok(Listener { inner: Inner::Tcp(listener), address, is_shared: false })
         }
         // A client's first bytes decide between the two.
         Address::Tls { .. } => {
@@ -129,7 +165,8 @@ fn bind(address: &Address) -> io::Result<Listener> {
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;
             let inode = path.symlink_metadata()?.ino();
-            Ok(Listener { inner: Inner::Unix { listener, path: path.clone(), inode }, address: address.clone() })
+            let inner = Inner::Unix { listener, file: Some((path.clone(), inode)) };
+            Ok(Listener { inner, address: address.clone(), is_shared: false })
         }
     }
 }

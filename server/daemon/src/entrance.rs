@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod closing;
 pub(crate) mod conversation;
 pub(crate) mod gate;
+pub(crate) mod handed;
 pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod listen;

@@ -25,6 +25,17 @@ pub enum DaemonError {
         /// The cause. Its name is raw, so that `thiserror` does not make it a source: the sentence contains it.
         r#source: LinkError,
     },
+    /// What systemd has handed over is nothing to listen on.
+    #[error(
+        "cannot use what systemd handed over: {what}: {reason}\n  let its socket unit name paths and TCP addresses with \
+         ListenStream=, without Accept="
+    )]
+    Handed {
+        /// The descriptor with its name, or the variable.
+        what: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// The address for figures cannot be listened on.
     #[error("cannot listen on {address} for figures: {}\n  name another with --metrics", plain(source))]
     Metrics {

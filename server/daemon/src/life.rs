@@ -22,6 +22,7 @@ use tempfile::TempDir;
 
 use crate::account::{self, Account};
 use crate::entrance::gate::Gate;
+use crate::entrance::handed::Handed;
 use crate::entrance::limits::SessionLimits;
 use crate::entrance::listen::{Doors, accept_all};
 use crate::entrance::notify;
@@ -31,7 +32,7 @@ use crate::entrance::users::Users;
 use crate::error::DaemonError;
 use crate::journal::{Journal, lines};
 use crate::modules::module_cache::ModuleCache;
-use crate::options::{CachePlace, Settings, is_loopback};
+use crate::options::{CachePlace, Options, Settings, is_loopback};
 use crate::server::Server;
 use crate::usage::accounting::HOST_MEMORY;
 use crate::usage::nodes::Nodes;
@@ -57,14 +58,20 @@ const FAREWELL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// [`DaemonError`] when it cannot start or can no longer wait for connections.
-pub fn run(settings: &Settings) -> Result<(), DaemonError> {
+pub fn run(options: &Options) -> Result<(), DaemonError> {
+    // Before anything here has a descriptor. Nobody hands a socket over to a private daemon.
+    let handed = if options.private { Handed::default() } else { Handed::take()? };
+    let settings = Settings::new(options, &handed)?;
+    live(&settings, handed)
+}
+
+fn live(settings: &Settings, handed: Handed) -> Result<(), DaemonError> {
     lines::start(settings.log_format, settings.values.log_level);
     let (signal, reload) = (signals(&[SIGTERM, SIGINT])?, reload_signal(settings)?);
     let (served, folder) = private(settings)?;
     let (token, user_tokens) = (token(settings)?, UserTokens::open(settings.tokens())?);
     say_what_is_unusual(settings, served.is_none());
-    let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
-    let port = settings.metrics.map(figures::listen).transpose()?;
+    let (listeners, port) = listeners(settings, folder.as_ref().map(TempDir::path), handed)?;
     // A private daemon serves its own user only, and logs to the program's stderr.
     let (probe, launcher) = probe_as_its_user(settings, served.is_some())?;
     user_tokens.read()?;
@@ -178,9 +185,13 @@ fn say_what_is_unusual(settings: &Settings, has_environment: bool) {
 /// descriptors in them may delay a close for as long as their sender likes.
 fn close(doors: Doors) {
     for listener in &doors.listeners {
+        let is_shared = listener.is_shared();
         // Without another descriptor the listener closes here.
         if let Ok(listener) = listener.as_fd().try_clone_to_owned() {
-            let _ = rustix::net::shutdown(&listener, Shutdown::Both);
+            // What connects to systemd's waits for the next daemon.
+            if !is_shared {
+                let _ = rustix::net::shutdown(&listener, Shutdown::Both);
+            }
             std::mem::forget(listener);
         }
     }
@@ -323,7 +334,7 @@ fn say_unknown_variables() {
 
 /// Warns the operator about clear text.
 fn say_what_is_not_sealed(settings: &Settings) {
-    if let Some(address) = settings.tcp.as_ref().filter(|address| settings.clear_text && !is_loopback(address)) {
+    for address in settings.tcp.iter().filter(|address| settings.clear_text && !is_loopback(address)) {
         warn(format_args!(
             "clear text is allowed: anyone on the network path can read and change what clients send to {address}"
         ));
@@ -352,9 +363,19 @@ fn offered(wanted: &[u32], count: usize) -> Result<Vec<u32>, DaemonError> {
     }
 }
 
-fn listeners(settings: &Settings, private: Option<&Path>) -> Result<Vec<Listener>, DaemonError> {
+/// The listeners for clients and the one for figures: what was handed over, and what is bound beside it.
+fn listeners(
+    settings: &Settings,
+    private: Option<&Path>,
+    handed: Handed,
+) -> Result<(Vec<Listener>, Option<TcpListener>), DaemonError> {
+    let (handed, port) = handed.into_listeners();
+    for listener in &handed {
+        log(format_args!("handed over by systemd: {}", listener.address()));
+    }
     let socket = private.map(|folder| folder.join("floed.sock")).or_else(|| settings.socket.clone());
-    let mut addresses: Vec<Address> = settings.tcp.clone().into_iter().collect();
+    let is_there = |address: &&Address| !handed.iter().any(|listener| listener.address() == *address);
+    let mut addresses: Vec<Address> = settings.tcp.iter().filter(is_there).cloned().collect();
     if let Some(socket) = socket {
         make_folder_of(&socket)?;
         addresses.push(Address::unix(socket));
@@ -362,7 +383,9 @@ fn listeners(settings: &Settings, private: Option<&Path>) -> Result<Vec<Listener
     let bind = |address: &Address| {
         Listener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })
     };
-    addresses.iter().map(bind).collect()
+    let bound = addresses.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    let port = port.map_or_else(|| settings.metrics.map(figures::listen).transpose(), |port| Ok(Some(port)))?;
+    Ok((handed.into_iter().chain(bound).collect(), port))
 }
 
 /// Makes the folder of a socket, for its owner only, unless it exists.

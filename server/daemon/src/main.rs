@@ -1,10 +1,10 @@
-//! The daemon's executable: flags to settings, settings to life.
+//! The daemon's executable: flags to life.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
-use floe_daemon::{Options, Settings};
+use floe_daemon::Options;
 
 #[derive(Debug, Parser)]
 #[command(name = "floed", about = floe_daemon::ABOUT, version = floe_wire::version(option_env!("FLOE_COMMIT")))]
@@ -23,12 +23,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let settings = Settings::new(options)?;
-    if settings.until_exit_of.is_some() {
+    if options.until_exit_of.is_some() {
         // Ctrl-C is meant for the program. The daemon ends a moment after it.
         rustix::process::setsid()?;
     }
-    floe_daemon::run(&settings)?;
+    floe_daemon::run(options)?;
     Ok(ExitCode::SUCCESS)
 }
 

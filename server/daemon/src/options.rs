@@ -13,6 +13,7 @@ use floe_settings::{Given, LogFormat, ProcessSource, SERVER, ServerSettings, Sou
 use floe_transport::{Address, Clients, Identity, ServerTls, Transport, suitable_connections};
 use floe_worker::contract::Demand;
 
+use crate::entrance::handed::Handed;
 use crate::entrance::limits::Share;
 use crate::error::DaemonError;
 
@@ -56,11 +57,11 @@ pub struct CachePlace {
 pub struct Settings {
     /// The values of the table.
     pub values: ServerSettings,
-    /// The TCP address to listen on; `None` in a private daemon.
-    pub tcp: Option<Address>,
-    /// The Unix socket; `None` in a private daemon, which makes its own.
+    /// The TCP addresses at which clients come in; none in a private daemon.
+    pub tcp: Vec<Address>,
+    /// The Unix socket to bind; `None` in a private daemon, which makes its own, and where one was handed over.
     pub socket: Option<PathBuf>,
-    /// The HTTP address for figures; `None`: there is none, as in a private daemon.
+    /// The HTTP address for figures to bind; `None`: there is none, as in a private daemon, or it was handed over.
     pub metrics: Option<SocketAddr>,
     /// The certificates of TLS; `None` without TLS.
     pub tls: Option<ServerTls>,
@@ -123,19 +124,19 @@ impl Settings {
         self.token_file.as_ref().map(|file| self.values.tokens.clone().unwrap_or_else(|| file.with_file_name("tokens")))
     }
 
-    /// Reads flags, this process's environment and the TOML file.
+    /// Reads flags, this process's environment and the TOML file. What was handed over takes the place of what they name.
     ///
     /// # Errors
     /// [`DaemonError`] when the file or a value cannot be read, or all together would be insecure.
-    pub fn new(options: &Options) -> Result<Self, DaemonError> {
-        Self::of(options, &ProcessSource)
+    pub(crate) fn new(options: &Options, handed: &Handed) -> Result<Self, DaemonError> {
+        Self::of(options, handed, &ProcessSource)
     }
 
-    fn of(options: &Options, source: &dyn Source) -> Result<Self, DaemonError> {
+    fn of(options: &Options, handed: &Handed, source: &dyn Source) -> Result<Self, DaemonError> {
         let values = ServerSettings::read(&Given::gather(&SERVER, &options.flags.0, source)?)?;
         let sessions = sessions(&values);
         let settings = Self {
-            tcp: None,
+            tcp: Vec::new(),
             socket: None,
             metrics: None,
             tls: None,
@@ -160,15 +161,17 @@ impl Settings {
             until_exit_of: options.until_exit_of,
             values,
         };
-        if options.private { Ok(settings) } else { settings.listening(source) }
+        if options.private { Ok(settings) } else { settings.listening(handed, source) }
     }
 
     /// Adds the settings of a daemon that is not private.
-    fn listening(mut self, source: &dyn Source) -> Result<Self, DaemonError> {
+    fn listening(mut self, handed: &Handed, source: &dyn Source) -> Result<Self, DaemonError> {
         let values = &self.values;
-        let tcp: Address = values.listen.parse()?;
-        if values.no_token && !is_loopback(&tcp) && !values.insecure {
-            return Err(DaemonError::Insecure(tcp.to_string()));
+        let handed_over = handed.tcp();
+        self.tcp = if handed_over.is_empty() { vec![values.listen.parse()?] } else { handed_over };
+        let open = self.tcp.iter().find(|address| !is_loopback(address));
+        if let Some(open) = open.filter(|_| values.no_token && !values.insecure) {
+            return Err(DaemonError::Insecure(open.to_string()));
         }
         if values.no_token && values.policy.is_some() {
             return Err(DaemonError::PolicyWithoutToken);
@@ -177,7 +180,7 @@ impl Settings {
             return Err(DaemonError::TlsOnly(if values.tls_optional { "--tls-optional" } else { "--clear-text" }));
         }
         let authorities = values.tls_client_authorities.as_deref();
-        let others_too = values.tls_optional || values.clear_text || is_loopback(&tcp);
+        let others_too = values.tls_optional || values.clear_text || open.is_none();
         let is_implied = authorities.is_some() || (values.tls_certificate.is_some() && !others_too);
         self.tls_only = values.tls_only || is_implied;
         self.clear_text = values.clear_text || values.no_token;
@@ -197,10 +200,10 @@ impl Settings {
         if needs_certificate && self.tls.is_none() {
             return Err(DaemonError::NoCertificate);
         }
-        self.tcp = Some(tcp);
-        self.metrics = values.metrics;
+        self.metrics = values.metrics.filter(|_| !handed.has_metrics());
         self.worker_ids = values.worker_ids.as_deref().map(|text| worker_ids(text, values.mps)).transpose()?;
-        self.socket = Some(values.socket.clone().unwrap_or_else(|| default_socket(source)));
+        let socket = || values.socket.clone().unwrap_or_else(|| default_socket(source));
+        self.socket = (!handed.has_unix()).then(socket);
         let token_file = || values.token_file.clone().unwrap_or_else(|| token_file(source));
         self.token_file = (!values.no_token).then(token_file);
         Ok(self)

@@ -1,4 +1,4 @@
-//! The systemd unit: systemd understands every line of it, and what it takes away stays taken away.
+//! The systemd units: systemd understands every line of them, and what the service's takes away stays taken away.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -55,6 +55,23 @@ fn systemd_understands_every_line() {
     let (_folder, path) = file();
     let Some((passed, words)) = systemd(&["verify", "--man=no", &path.display().to_string()]) else { return };
     let about_ours: Vec<&str> = words.lines().filter(|line| line.contains("floed.service")).collect();
+    assert!(passed && about_ours.is_empty(), "{words}");
+}
+
+#[test]
+fn systemd_understands_every_line_of_the_socket_which_starts_the_service_where_clients_look() {
+    let (folder, service) = file();
+    let path = folder.path().join("floed.socket");
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/floed.socket")).expect("it is there");
+    let named = |unit: &str, line: &str| unit.lines().any(|found| found == line);
+    assert!(named(&text, "ListenStream=/run/floe/floed.sock") && named(&text, "SocketMode=0600"), "{text}");
+    // The service's folder, with the socket in it, stays when it stops.
+    assert!(named(&unit(), "RuntimeDirectoryPreserve=yes"));
+    std::fs::write(&path, text.replace("User=floe", "User=daemon").replace("Group=floe", "Group=daemon"))
+        .expect("written");
+    let (path, service) = (path.display().to_string(), service.display().to_string());
+    let Some((passed, words)) = systemd(&["verify", "--man=no", &path, &service]) else { return };
+    let about_ours: Vec<&str> = words.lines().filter(|line| line.contains("floed.")).collect();
     assert!(passed && about_ours.is_empty(), "{words}");
 }
 

@@ -26,7 +26,7 @@ type Flag<'a> = (&'static str, &'a str);
 
 fn with_file(file: &'static str, flags: &[Flag<'_>]) -> Result<Settings, DaemonError> {
     let flags = ServerFlags(flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect());
-    Settings::of(&Options { flags, ..Options::default() }, &Machine(file))
+    Settings::of(&Options { flags, ..Options::default() }, &Handed::default(), &Machine(file))
 }
 
 fn settings(flags: &[Flag<'_>]) -> Result<Settings, DaemonError> {
@@ -102,7 +102,7 @@ fn loopback_may_go_without_a_token() {
 #[test]
 fn the_default_is_loopback_with_a_token() {
     let settings = understood(&[]);
-    assert!(is_loopback(&settings.tcp.expect("TCP is on")));
+    assert!(settings.tcp.len() == 1 && settings.tcp.iter().all(is_loopback));
     assert_eq!(settings.token_file, Some("/etc/floe/token".into()));
 }
 
@@ -178,7 +178,9 @@ fn command_lines_are_read_by_the_table() {
     }
     let parse = |line: &str| {
         let parsed = <CommandLine as clap::Parser>::try_parse_from(line.split(' '));
-        parsed.map(|line| Settings::of(&line.options, &Machine("[server]\nno-rings = true")).expect("understood"))
+        parsed.map(|line| {
+            Settings::of(&line.options, &Handed::default(), &Machine("[server]\nno-rings = true")).expect("understood")
+        })
     };
     let settings = parse("floed --grace 5 --gpus 0,2 --gpus 3 --tls-only=no --no-rings=no").expect("flags");
     assert_eq!(settings.values.grace, Duration::from_secs(5));
@@ -198,5 +200,5 @@ fn figures_have_a_port_only_where_one_is_named_and_never_in_a_private_daemon() {
     );
     let flags = ServerFlags(vec![("metrics", "9500".to_owned())]);
     let private = Options { flags, private: true, until_exit_of: Some(1), ..Options::default() };
-    assert_eq!(Settings::of(&private, &Machine("")).expect("understood").metrics, None);
+    assert_eq!(Settings::of(&private, &Handed::default(), &Machine("")).expect("understood").metrics, None);
 }
