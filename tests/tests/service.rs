@@ -1,10 +1,11 @@
 //! The daemon as a service: it tells its manager when it is ready and when it ends, and runs from a package. In: an
 //! installation, a socket as systemd makes it, a package. Out: what the manager hears, what a program computes.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floe_tests::{Floed, installation, made_folder};
@@ -47,6 +48,48 @@ fn a_service_lives_through_sighup_and_another_daemon_without_files_does_not() {
 fn a_service_manager_that_is_not_there_keeps_nobody_from_serving() {
     let mut daemon = Floed::start_with(&[], &[("NOTIFY_SOCKET", "@floe-nobody-listens-here")]);
     assert_eq!(daemon.terminate(), Some(0));
+}
+
+/// What a daemon logs to a pipe from its start to its end. `JOURNAL_STREAM` names the pipe, or another one.
+fn logged(flags: &[&str], is_journals: bool) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut log, stderr) = std::io::pipe().expect("a pipe");
+    let pipe = rustix::fs::fstat(&stderr).expect("known");
+    let inode = if is_journals { pipe.st_ino } else { pipe.st_ino + 1 };
+    let mut floed = Command::new(installation().join("bin/floed"));
+    floed
+        .args(["--device-library", "cpu", "--listen", "tcp://127.0.0.1:0", "--socket"])
+        .arg(folder.path().join("socket"));
+    floed.arg("--token-file").arg(folder.path().join("token")).args(flags).env_remove("FLOE_LOG_FORMAT");
+    floed.env("JOURNAL_STREAM", format!("{}:{inode}", pipe.st_dev)).env("FLOE_MODULE_CACHE", folder.path());
+    let mut process = floed.stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
+    // Without the pipe's other end.
+    drop(floed);
+    let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+    // It says twice where it listens, unless it refuses to start.
+    if lines.by_ref().take(2).count() == 2 {
+        kill_process(Pid::from_child(&process), Signal::TERM).expect("sent");
+    }
+    let mut said = String::new();
+    log.read_to_string(&mut said).expect("text");
+    process.wait().expect("it ends");
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_level_and_no_others_do() {
+    let (warns, refuses) = (["--fixed-addresses"], ["--no-sandbox", "--require-sandbox"]);
+    let lines = logged(&warns, true);
+    assert!(lines.iter().any(|line| line.starts_with("<6>floed: made a token")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("<4>floed: WARNING: addresses are the same")), "{lines:?}");
+    assert!(lines.iter().all(|line| line.starts_with("<6>") || line.starts_with("<4>")), "{lines:?}");
+    let lines = logged(&refuses, true);
+    assert!(lines.len() == 2 && lines[0].starts_with("<3>floed: the sandbox is both"), "{lines:?}");
+    assert!(lines[1].starts_with("<3>  omit"), "{lines:?}");
+    for flags in [&warns[..], &refuses[..]] {
+        let lines = logged(flags, false);
+        assert!(!lines.is_empty() && lines.iter().all(|line| !line.starts_with('<')), "{lines:?}");
+    }
 }
 
 /// The package that `cargo xtask package` has made last.

@@ -1,6 +1,7 @@
 //! The form of the daemon's log: lines of text, or one JSON object each, on stderr, from a level on.
 //! In: the daemon's words, and entries of sessions and their workers. Out: lines. Characters that could move a cursor, turn
-//! text around or begin another line are escaped in both forms, whoever said them.
+//! text around or begin another line are escaped in both forms, whoever said them. Where systemd's journal reads stderr, lines of
+//! text begin with their level, as sd-daemon(3) has it.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -26,18 +27,31 @@ pub(crate) fn start(format: LogFormat, level: floe_settings::Level) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         // Another subscriber of this process, such as a test's, stays.
-        let _ = tracing::subscriber::set_global_default(subscriber(format, level, std::io::stderr));
+        let _ = tracing::subscriber::set_global_default(subscriber(format, level, is_journals(), std::io::stderr));
     });
 }
 
-fn subscriber<W>(format: LogFormat, level: floe_settings::Level, writer: W) -> Box<dyn Subscriber + Send + Sync>
+/// Whether systemd's journal reads this process's stderr: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)). A process
+/// whose stderr leads elsewhere may have inherited the variable.
+fn is_journals() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    let stderr = rustix::fs::fstat(std::io::stderr());
+    stderr.is_ok_and(|stderr| named == format!("{}:{}", stderr.st_dev, stderr.st_ino))
+}
+
+fn subscriber<W>(
+    format: LogFormat,
+    level: floe_settings::Level,
+    has_levels: bool,
+    writer: W,
+) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     // A daemon whose stderr is closed continues without a log.
     let built = tracing_subscriber::fmt().log_internal_errors(false).with_max_level(filter(level)).with_writer(writer);
     match format {
-        LogFormat::Text => Box::new(built.event_format(Plain).finish()),
+        LogFormat::Text => Box::new(built.event_format(Plain { has_levels }).finish()),
         LogFormat::Json => {
             let json = built.json().flatten_event(true).with_target(false);
             Box::new(json.with_current_span(false).with_span_list(false).finish())
@@ -69,7 +83,8 @@ pub fn log_failure(error: &dyn fmt::Display) {
     if tracing::dispatcher::has_been_set() {
         write(Level::ERROR, DAEMON, None, &error.to_string());
     } else {
-        eprintln!("{DAEMON}: {error}");
+        let level = if is_journals() { prefix(Level::ERROR) } else { "" };
+        eprintln!("{level}{DAEMON}: {}", error.to_string().replace('\n', &format!("\n{level}")));
     }
 }
 
@@ -118,8 +133,20 @@ fn escaped(words: &str) -> String {
     escaped
 }
 
-/// `floed: words`, as people read it.
-struct Plain;
+/// `floed: words`, as people read it, or with its level before each line.
+struct Plain {
+    has_levels: bool,
+}
+
+/// A level as sd-daemon(3) writes it, which the journal takes off the line.
+fn prefix(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
 
 impl<S, N> FormatEvent<S, N> for Plain
 where
@@ -130,14 +157,15 @@ where
         let mut said = Said { program: DAEMON.to_owned(), words: String::new() };
         event.record(&mut said);
         let mut lines = said.words.split('\n');
+        let level = if self.has_levels { prefix(*event.metadata().level()) } else { "" };
         match said.program.as_str() {
-            "" => write!(writer, "    {}", lines.next().unwrap_or_default())?,
-            program => write!(writer, "{program}: {}", lines.next().unwrap_or_default())?,
+            "" => write!(writer, "{level}    {}", lines.next().unwrap_or_default())?,
+            program => write!(writer, "{level}{program}: {}", lines.next().unwrap_or_default())?,
         }
         for line in lines {
             // What is not indented begins an entry of its own.
             let indent = if line.starts_with(' ') { "" } else { "  " };
-            write!(writer, "\n{indent}{line}")?;
+            write!(writer, "\n{level}{indent}{line}")?;
         }
         writeln!(writer)
     }
@@ -188,9 +216,13 @@ mod tests {
     }
 
     fn logged(format: LogFormat, level: floe_settings::Level, say: impl FnOnce()) -> String {
+        logged_to(format, level, false, say)
+    }
+
+    fn logged_to(format: LogFormat, level: floe_settings::Level, has_levels: bool, say: impl FnOnce()) -> String {
         let written = Written::default();
         let to = written.clone();
-        tracing::subscriber::with_default(subscriber(format, level, move || to.clone()), say);
+        tracing::subscriber::with_default(subscriber(format, level, has_levels, move || to.clone()), say);
         let bytes = lock(&written.0).clone();
         String::from_utf8(bytes).expect("text")
     }
@@ -213,6 +245,29 @@ mod tests {
             "floe-worker: session 7: it failed: 3",
             "    as follows",
             "floed: session 12 ended: exit status: 1",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn text_for_the_journal_has_the_level_before_each_line() {
+        let say = || {
+            say_all();
+            write(Level::ERROR, DAEMON, None, "ends\n  start it again");
+            write(Level::DEBUG, DAEMON, None, "x\n<0>forged");
+        };
+        let text = logged_to(LogFormat::Text, floe_settings::Level::Debug, true, say);
+        let lines = [
+            "<6>floed: listening",
+            "<4>floed: WARNING: look",
+            "<4>  do this",
+            "<4>floe-worker: session 7: it failed: 3",
+            "<4>    as follows",
+            "<6>floed: session 12 ended: exit status: 1",
+            "<3>floed: ends",
+            "<3>  start it again",
+            "<7>floed: x",
+            "<7>  <0>forged",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     }
