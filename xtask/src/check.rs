@@ -80,6 +80,11 @@ pub(crate) fn dependencies_in_ci() -> Result<()> {
     dependencies::check(&toolchain::repository(), false)
 }
 
+/// Checks alerts, dashboard and page where that repository's machine can.
+pub(crate) fn monitoring_in_ci() -> Result<()> {
+    monitoring::check_where_possible(&toolchain::repository())
+}
+
 fn shape(repository: &Path) -> Result<()> {
     let tree = Tree::read(repository)?;
     let shape = Shape::read(repository, &tree)?;

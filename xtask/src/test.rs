@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     ("CUDA runtimes of the boot matrix", boot_matrix),
     ("fuzzing, bounded", fuzz::in_ci),
     ("unit and whole-system tests", tests),
+    ("alerts and dashboard", check::monitoring_in_ci),
 ];
 
 /// Time limit of all tests, in seconds: many times what they take on two idle cores.
