@@ -92,12 +92,12 @@ fn lines_for_the_journal_begin_with_their_level_and_no_others_do() {
     }
 }
 
-/// The package that `cargo xtask package` has made last.
+/// The package that `cargo xtask test` has made, or another one.
 fn package() -> PathBuf {
-    let folder = made_folder("FLOE_PACKAGE", "package");
+    let folder = made_folder("FLOE_PACKAGE", "tested-package");
     let files = std::fs::read_dir(&folder).expect("read").map(|entry| entry.expect("read").path());
     let mut packages = files.filter(|path| path.extension().is_some_and(|end| end == "deb"));
-    packages.next().unwrap_or_else(|| panic!("no package in {}: `cargo xtask package` makes one", folder.display()))
+    packages.next().unwrap_or_else(|| panic!("no package in {}: `cargo xtask test` makes one", folder.display()))
 }
 
 /// The output of a program that succeeds.
@@ -126,8 +126,10 @@ fn this_machines_gpus_and_sessions_are_asked_for_by_the_socket() {
 }
 
 #[test]
-#[ignore = "by hand: needs a package, which `cargo xtask package --dist` makes"]
 fn a_package_serves_from_where_it_is_unpacked() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return println!("there is no dpkg-deb: no package is unpacked");
+    }
     let folder = tempfile::tempdir().expect("a folder");
     output(Command::new("dpkg-deb").arg("--extract").arg(package()).arg(folder.path()));
     let usr = folder.path().join("usr");

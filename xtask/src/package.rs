@@ -59,6 +59,15 @@ pub(crate) fn package(installation: &Path, kind: Kind) -> Result<PathBuf> {
     }
 }
 
+/// Packs the Debian package that a test tries, where there is `dpkg-deb`. One to ship stays where it is.
+pub(crate) fn for_tests(installation: &Path) -> Result<()> {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        eprintln!("no package is made and tried: there is no dpkg-deb");
+        return Ok(());
+    }
+    debian(installation, &target_folder().join("tested-package")).map(drop)
+}
+
 /// Makes the tree of all files of a package.
 fn tree(installation: &Path, root: &Path, zsh: &str) -> Result<()> {
     if root.exists() {

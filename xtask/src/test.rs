@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::dist::{cargo, run, target_folder};
 use crate::toolchain::repository;
-use crate::{check, examples, fuzz, generate, header, pack, toolchain};
+use crate::{check, examples, fuzz, generate, header, pack, package, toolchain};
 
 /// A step: its name and its function.
 type Step = (&'static str, fn() -> Result<()>);
@@ -25,7 +25,7 @@ const STEPS: &[Step] = &[
     ("lints", || {
         run(&mut cargo(&["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     }),
-    ("installation and benchmarks", || pack::pack().map(drop)),
+    ("installation and benchmarks", || package::for_tests(&pack::pack()?)),
     ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
     ("CUDA runtimes of the boot matrix", boot_matrix),
