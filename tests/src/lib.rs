@@ -7,6 +7,7 @@
 
 mod cutter;
 mod floed;
+mod moving;
 mod opened;
 mod port;
 mod processes;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
+pub use moving::{Moves, move_to, moving, said_of, told};
 pub use opened::Open;
 pub use port::Port;
 pub use processes::{children, descendants, is_launcher, living_parent, open_files, settled, threads};

@@ -2,16 +2,15 @@
 //! device, eight borders between two of its commands, chosen by a seed. Out: the program's own verdict, and nothing left.
 //! The worker stands at each border until the session has moved (`FLOE_TEST_STAND_AT`).
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_tests::{Expectation, Floed, Linkage, Program, descendants, example, examples, installation, settled};
+use floe_tests::{
+    Expectation, Floed, Linkage, Moves, Program, descendants, example, examples, installation, move_to, moving,
+    said_of, settled, told,
+};
 
-/// Every so many moves a session goes by host memory: it is suspended and resumed.
-const SUSPENDED: u32 = 3;
 /// Borders of a program.
 const BORDERS: u64 = 8;
 /// Programs whose streams stand until the program has said more: no move is possible meanwhile. They stand at no border.
@@ -74,81 +73,12 @@ fn borders(commands: u64, random: &mut Random) -> Vec<u64> {
     all
 }
 
-/// What came of a program's moves.
-#[derive(Debug, Default)]
-struct Moves {
-    done: u32,
-    /// Words of `floe migrate`, and how often it said so.
-    refused: BTreeMap<String, u32>,
-}
-
-impl Moves {
-    fn note(&mut self, moved: Result<(), String>) {
-        match moved {
-            Ok(()) => self.done += 1,
-            Err(words) => *self.refused.entry(words).or_default() += 1,
-        }
-    }
-
-    /// Suspends a session and resumes it on that GPU.
-    fn through_host_memory(&mut self, daemon: &Floed, session: u64, gpu: u64) {
-        self.note(told(daemon, "suspend", session, None).and_then(|()| told(daemon, "resume", session, Some(gpu))));
-    }
-}
-
-/// Moves the daemon's sessions back and forth until the program is over.
-fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
-    let gpus = said_of(daemon, "gpus").len() as u64;
-    let mut moves = Moves::default();
-    while !is_over.load(Ordering::SeqCst) {
-        let rows = said_of(daemon, "ps");
-        if rows.is_empty() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        for row in rows {
-            let number = |name: &str| row[name].as_u64().expect("a number");
-            let (session, gpu) = (number("session"), (number("gpu") + 1) % gpus);
-            if (moves.done + 1).is_multiple_of(SUSPENDED) {
-                moves.through_host_memory(daemon, session, gpu);
-            } else {
-                move_to(daemon, session, gpu, &mut moves);
-            }
-        }
-    }
-    moves
-}
-
-fn move_to(daemon: &Floed, session: u64, gpu: u64, moves: &mut Moves) {
-    moves.note(told(daemon, "migrate", session, Some(gpu)));
-}
-
-/// Has `floe` do something with a session. What it said on stderr, where it did not.
-fn told(daemon: &Floed, command: &str, session: u64, gpu: Option<u64>) -> Result<(), String> {
-    let mut floe = Command::new(installation().join("bin/floe"));
-    floe.args([command, &session.to_string(), "--json", "--on", daemon.unix()]);
-    let to = gpu.map(|gpu| ["--to".to_owned(), gpu.to_string()]);
-    let output = floe.args(to.iter().flatten()).output().expect("floe runs");
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
-}
-
-/// The rows of a command that lists something of the daemon's.
-fn said_of(daemon: &Floed, command: &str) -> Vec<serde_json::Value> {
-    let floe = installation().join("bin/floe");
-    let output = Command::new(floe).args([command, "--json", "--on", daemon.unix()]).output().expect("floe runs");
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
 /// Runs a program that is moved at each of these borders. Long waits are not in its outcome.
 fn run_moving(program: &Program, daemon: &Floed) -> (floe_tests::Outcome, Moves) {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let moving = scope.spawn(|| keep_moving(daemon, &is_over));
-        let mut outcome = program.run_within(PATIENCE);
-        is_over.store(true, Ordering::SeqCst);
-        let said = |line: &&str| !LONG_WAITS.iter().any(|words| line.contains(words));
-        outcome.stderr = outcome.stderr.lines().filter(said).map(|line| format!("{line}\n")).collect();
-        (outcome, moving.join().expect("it does not panic"))
-    })
+    let (mut outcome, moves) = moving(daemon, || program.run_within(PATIENCE));
+    let said = |line: &&str| !LONG_WAITS.iter().any(|words| line.contains(words));
+    outcome.stderr = outcome.stderr.lines().filter(said).map(|line| format!("{line}\n")).collect();
+    (outcome, moves)
 }
 
 /// How many commands a program has its worker carry out, more or less.

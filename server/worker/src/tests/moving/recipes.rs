@@ -402,6 +402,20 @@ fn graphs_do_what_their_nodes_do_now() {
 }
 
 #[test]
+fn a_graph_with_a_node_of_memory_that_is_gone_keeps_its_session_where_it_is() {
+    let mut session = furnished();
+    let fill = |at| GraphFill { at: DevicePtr(at), element: 4, value: 7, width: 16, height: 1, pitch: 0 };
+    session.does(&CreateGraph { graph: GraphId(1) }).unwrap();
+    session.does(&AddGraphFill { graph: GraphId(1), after: vec![], fill: fill(BASE + 4) }).unwrap();
+    session.does(&InstantiateGraph { graph: GraphId(1), flags: 0 }).unwrap();
+    assert_eq!(session.why_not(), Vec::<String>::new());
+    session.does(&UnmapRange { at: DevicePtr(BASE), bytes: 2 * BLOCK }).unwrap();
+    assert_eq!(session.why_not(), [format!("graph 1 copies or fills memory at {:#x}, which is gone", BASE + 4)]);
+    session.does(&DestroyGraph { graph: GraphId(1) }).unwrap();
+    assert_eq!(session.why_not(), Vec::<String>::new());
+}
+
+#[test]
 fn a_graph_that_failed_stays_failed_and_needs_none_of_its_kernels() {
     let mut session = furnished();
     session.does(&CreateGraph { graph: GraphId(1) }).unwrap();

@@ -2,7 +2,10 @@
 //! In: the session as it is. Out: the reasons, each with whether it passes by itself. It changes nothing.
 
 use floe_device::Device;
-use floe_wire::{Object, ObjectKind, Request};
+use floe_wire::{
+    AddGraphCopy, AddGraphFill, Object, ObjectKind, Request, SetGraphCopy, SetGraphFill, WINDOW_BASE, WINDOW_BYTES,
+    WINDOW_COUNT,
+};
 
 use super::{Issuer, Presence};
 
@@ -50,6 +53,9 @@ impl<D: Device> Issuer<D> {
         for (user, gone) in self.dangling() {
             refuse(format!("{user} is made of {gone}, which is gone"), false);
         }
+        for (graph, at) in self.graphs_of_nothing() {
+            refuse(format!("{graph} copies or fills memory at {at:#x}, which is gone"), false);
+        }
         if self.contents.is_pending() {
             refuse("parts of a library are on their way".into(), true);
         }
@@ -64,13 +70,45 @@ impl<D: Device> Issuer<D> {
         self.contents.is_pending() || !self.linked.by_id.is_empty()
     }
 
+    /// Whether an object is a graph that cannot be launched: it needs nothing of what it names.
+    fn is_broken(&self, object: Object) -> bool {
+        object.kind == ObjectKind::Graph && self.graphs.get(object.id).is_ok_and(|graph| graph.failed.is_some())
+    }
+
+    /// Graphs with nodes that copy or fill memory of a vGPU which has been unmapped since, and its addresses: no driver makes such
+    /// nodes. The program may still give them other memory, so they do not count as broken.
+    fn graphs_of_nothing(&self) -> Vec<(Object, u64)> {
+        let windows = WINDOW_BASE..WINDOW_BASE + u64::from(WINDOW_COUNT) * WINDOW_BYTES;
+        let is_mapped = |at: u64| {
+            let mapping = self.mappings.range(..=at).next_back();
+            mapping.is_some_and(|(start, mapping)| at - start < mapping.bytes)
+        };
+        let mut found = Vec::new();
+        for graph in self.recipes.objects().filter(|it| it.kind == ObjectKind::Graph && !self.is_broken(*it)) {
+            self.recipes.messages(graph, &mut |_, kind, payload| {
+                let Ok(request) = Request::decode(kind, payload) else { return };
+                let named = match &request {
+                    Request::AddGraphCopy(AddGraphCopy { copy, .. })
+                    | Request::SetGraphCopy(SetGraphCopy { copy, .. }) => [Some(copy.to), Some(copy.from)],
+                    Request::AddGraphFill(AddGraphFill { fill, .. })
+                    | Request::SetGraphFill(SetGraphFill { fill, .. }) => [Some(fill.at), None],
+                    _ => return,
+                };
+                let named = named.into_iter().flatten().map(|at| at.0);
+                found.extend(named.filter(|at| windows.contains(at) && !is_mapped(*at)).map(|at| (graph, at)));
+            });
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// Objects whose messages name others that are gone.
     fn dangling(&self) -> Vec<(Object, Object)> {
         let mut dangling = Vec::new();
         for user in self.recipes.objects() {
-            // A graph names kernels, and graphs that it has taken in; one that cannot be launched needs none of them.
-            let is_broken =
-                user.kind == ObjectKind::Graph && self.graphs.get(user.id).is_ok_and(|graph| graph.failed.is_some());
+            // A graph names kernels, and graphs that it has taken in.
+            let is_broken = self.is_broken(user);
             self.recipes.messages(user, &mut |when, kind, payload| {
                 let Ok(request) = Request::decode(kind, payload) else { return };
                 request.names(&mut |named| {
