@@ -221,3 +221,16 @@ fn variables_that_contradict_each_other_are_refused() {
     let (status, log) = daemon.end();
     assert!(!status.success() && log.contains("LISTEN_FDS=1: LISTEN_FDNAMES has another number of names"), "{log}");
 }
+
+#[test]
+fn a_variable_that_would_shift_the_descriptors_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let unix = UnixListener::bind(folder.path().join("socket")).expect("bound");
+    for first in ["0", "2147483647"] {
+        let mut daemon =
+            start(vec![("x", handed(&unix)), ("y", handed(&unix))], &[], &[("LISTEN_FDS_FIRST_FD", first)]);
+        let (status, log) = daemon.end();
+        let words = format!("over: LISTEN_FDS_FIRST_FD={first}: descriptors are those from 3 on\n");
+        assert!(status.code() == Some(1) && log.contains(&words), "{status}: {log}");
+    }
+}

@@ -14,6 +14,8 @@ use crate::error::DaemonError;
 
 /// The first descriptor that is handed over.
 const FIRST: usize = 3;
+/// The variable by which the crate begins elsewhere.
+const ELSEWHERE: &str = "LISTEN_FDS_FIRST_FD";
 /// The most of them.
 const MOST: usize = 64;
 /// The name (`FileDescriptorName=`) of the one for figures.
@@ -41,6 +43,11 @@ impl Handed {
             return Ok(Self::default());
         };
         let names = names(&count, variable("LISTEN_FDNAMES").as_deref())?;
+        // The crate would take others than those from 3 on. sd_listen_fds(3) has no such variable.
+        if let Some(first) = std::env::var_os(ELSEWHERE) {
+            let what = format!("{ELSEWHERE}={}", first.display());
+            return Err(DaemonError::Handed { what, reason: "descriptors are those from 3 on" });
+        }
         // It takes the variables away, too: children are not to look.
         let mut descriptors = ListenFd::from_env();
         let mut handed = Self::default();
