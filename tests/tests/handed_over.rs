@@ -234,3 +234,11 @@ fn a_variable_that_would_shift_the_descriptors_is_refused() {
         assert!(status.code() == Some(1) && log.contains(&words), "{status}: {log}");
     }
 }
+
+#[test]
+fn names_of_descriptors_move_no_cursor_also_before_there_is_a_log() {
+    let unheard = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let mut daemon = start(vec![("a\r\x1b[31mb", unheard.into())], &[], &[]);
+    let (status, log) = daemon.end();
+    assert!(!status.success() && log.contains("descriptor 3 (a\\u{d}\\u{1b}[31mb): it does not listen\n"), "{log}");
+}

@@ -84,7 +84,7 @@ pub fn log_failure(error: &dyn fmt::Display) {
         write(Level::ERROR, DAEMON, None, &error.to_string());
     } else {
         let level = if is_journals() { prefix(Level::ERROR) } else { "" };
-        eprintln!("{level}{DAEMON}: {}", error.to_string().replace('\n', &format!("\n{level}")));
+        eprintln!("{level}{DAEMON}: {}", escaped(&error.to_string()).replace('\n', &format!("\n{level}")));
     }
 }
 
