@@ -242,3 +242,29 @@ fn names_of_descriptors_move_no_cursor_also_before_there_is_a_log() {
     let (status, log) = daemon.end();
     assert!(!status.success() && log.contains("descriptor 3 (a\\u{d}\\u{1b}[31mb): it does not listen\n"), "{log}");
 }
+
+/// The time that a process has had on processors, in the kernel's ticks of 10 ms.
+fn ticks(process: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it is there");
+    let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn a_socket_that_another_holder_shuts_down_is_left_and_the_others_serve() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let unix = UnixListener::bind(folder.path().join("systemd.sock")).expect("bound");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut daemon = start(vec![("x", handed(&unix)), ("x", handed(&tcp))], &[], &[]);
+    let addresses = daemon.listening(2);
+    rustix::net::shutdown(&unix, rustix::net::Shutdown::Both).expect("shut");
+    passes(&on(&addresses[1], Some(&daemon.folder.path().join("token"))));
+    let words = format!("no more connections at {}: whoever else has its socket has shut it down\n", addresses[0]);
+    assert_eq!(daemon.text("log").matches(&words).count(), 1, "{}", daemon.text("log"));
+    // It waits without a turn of its loop: nothing else happens here.
+    let before = ticks(&daemon.process);
+    std::thread::sleep(Duration::from_secs(2));
+    let spent = ticks(&daemon.process) - before;
+    assert!(spent < 50, "{spent}0 ms of 2 s");
+    daemon.stop();
+}

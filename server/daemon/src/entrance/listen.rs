@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::Refusal;
 use floe_transport::{Address, LinkError, Listener, Opening, look};
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use super::closing::{AGAIN, MOST};
@@ -151,9 +151,12 @@ impl<'a> Porch<'a> {
     fn accept(&self, listener: u64, server: &Server) {
         let listener = usize::try_from(listener).ok().and_then(|index| self.doors.listeners.get(index));
         let Some(listener) = listener else { return };
-        for _ in 0..AT_ONCE {
+        for accepted in 0..AT_ONCE {
             if is_unix(listener) && self.gate.closer.is_full() {
                 return;
+            }
+            if accepted == 0 && listener.is_shared() && is_shut(listener) {
+                return self.leave(listener);
             }
             match listener.accept_socket() {
                 Ok(Some((socket, peer))) => {
@@ -174,6 +177,14 @@ impl<'a> Porch<'a> {
                 }
             }
         }
+    }
+
+    /// Waits for a listener no more, which would be ready for ever.
+    fn leave(&self, listener: &Listener) {
+        // It is registered; if it were not, nothing would wait for it.
+        let _ = epoll::delete(&self.events, listener);
+        let address = listener.address();
+        warn(format_args!("no more connections at {address}: whoever else has its socket has shut it down"));
     }
 
     /// Waits for a connection's first message. Each arrival of bytes wakes the loop once; bytes that have arrived
@@ -265,6 +276,13 @@ fn is_for_want(error: &LinkError) -> bool {
 /// Whether a listener's connections may carry descriptors.
 fn is_unix(listener: &Listener) -> bool {
     !matches!(listener.address(), Address::Tcp { .. })
+}
+
+/// Whether another process has shut a listener down.
+fn is_shut(listener: &Listener) -> bool {
+    let mut looked = [PollFd::new(listener, PollFlags::RDHUP)];
+    poll(&mut looked, Some(&Timespec::default())).is_ok()
+        && looked[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
 }
 
 fn whole_millis(time: Duration) -> u64 {
