@@ -3,8 +3,9 @@
 //! In: names. Out: their answers. It connects for a few questions at a time and keeps no connection.
 
 use std::collections::BTreeSet;
-use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -136,6 +137,8 @@ pub(crate) fn settings() -> Result<Settings> {
     Ok(Settings::read(&ProcessSource)?)
 }
 
+/// The most servers that are asked at once: each takes a thread and a descriptor, of which most users may have 1024.
+const AT_ONCE: usize = 256;
 /// The default address of this machine's daemon.
 const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
@@ -258,14 +261,31 @@ fn answers<M: Call + Sync>(servers: &[String], message: &M) -> Result<Vec<Answer
     if let [server] = servers {
         return Ok(vec![ask(server, credentials, message).map(|body| (Vec::new(), body))]);
     }
+    Ok(each_by_many(servers, |server| ask_with_identity(server, credentials, message)))
+}
+
+/// What `asks` says of each, in their order. At most [`AT_ONCE`] are asked at once, and fewer where the system has no more threads.
+fn each_by_many<A: Send>(servers: &[String], asks: impl Fn(&str) -> A + Sync) -> Vec<A> {
+    let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let ask_what_is_left = || {
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, servers.get(index)?)));
+        while let Some((index, server)) = take() {
+            let answer = asks(server);
+            answers.lock().unwrap_or_else(PoisonError::into_inner).push((index, answer));
+        }
+    };
     thread::scope(|scope| {
-        let ask_in_a_thread = |server| {
-            let asks = move || ask_with_identity(server, credentials, message);
-            thread::Builder::new().name("ask".into()).spawn_scoped(scope, asks).context("cannot start a thread")
-        };
-        let asked = servers.iter().map(String::as_str).map(ask_in_a_thread).collect::<Result<Vec<_>>>()?;
-        Ok(asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| resume_unwind(panic))).collect())
-    })
+        // This thread asks, too, and alone if there is no other.
+        for _ in 1..servers.len().min(AT_ONCE) {
+            if thread::Builder::new().name("ask".into()).spawn_scoped(scope, ask_what_is_left).is_err() {
+                break;
+            }
+        }
+        ask_what_is_left();
+    });
+    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    answers.sort_unstable_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// What reads a server's reply.
@@ -457,6 +477,18 @@ mod tests {
         assert_eq!(of(None, &["a"]), ("a".to_owned(), false, false));
         assert_eq!(of(Some("unix:///s"), &[]), ("unix:///s".to_owned(), true, false));
         assert_eq!(of(None, &[]), (THIS_MACHINE.to_owned(), true, false));
+    }
+
+    #[test]
+    fn many_servers_are_asked_by_few_threads_and_answer_in_their_order() {
+        let servers: Vec<String> = (0..10_000).map(|number: u32| number.to_string()).collect();
+        let threads = Mutex::new(BTreeSet::new());
+        let asked = each_by_many(&servers, |server| {
+            threads.lock().expect("whole").insert(format!("{:?}", thread::current().id()));
+            server.to_owned()
+        });
+        let count = threads.into_inner().expect("whole").len();
+        assert!(asked == servers && count <= AT_ONCE, "{count} threads");
     }
 
     #[test]
