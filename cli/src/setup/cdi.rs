@@ -4,15 +4,16 @@
 
 mod offer;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use floe_settings::GpuAddress;
 use serde::Serialize;
 
 use crate::install::Installation;
 use crate::servers::{self, GpuRow};
+use crate::table;
 use offer::{Gpu, Offer};
 
 /// The version of the interface: engines take a file of an older one than their own, and no newer one. This is the first whose
@@ -25,6 +26,9 @@ const ALL: &str = "all";
 /// Where containers find the client's libraries, and the token.
 const LIBRARIES: &str = "/opt/floe/lib";
 const TOKEN: &str = "/opt/floe/token";
+
+/// Folders of many below those of `/`.
+const SYSTEMS: [&str; 4] = ["/dev/shm", "/var/lib", "/var/run", "/var/tmp"];
 
 /// Flags of `floe cdi`.
 #[derive(Debug, clap::Args)]
@@ -85,13 +89,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let named = || arguments.on.iter().map(|place| Gpu { place: place.clone(), memory: None }).collect();
     let gpus = if arguments.on.is_empty() { of_this_machine()? } else { named() };
     let spec = spec(&libraries, &gpus, &offers, arguments.token_file.as_deref())?;
-    let text = serde_json::to_string_pretty(&spec)? + "\n";
     match &arguments.output {
-        None => print!("{text}"),
+        None => table::print_json(&spec)?,
         Some(path) => {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).with_context(|| format!("cannot make: {}", folder.display()))?;
             }
+            let text = serde_json::to_string_pretty(&spec)? + "\n";
             std::fs::write(path, text).with_context(|| format!("cannot write: {}", path.display()))?;
         }
     }
@@ -132,6 +136,7 @@ fn edits(libraries: &Path, places: &[&str], token: Option<&Path>) -> Result<Edit
         if let Some(folder) = folder_of_socket(&GpuAddress::parse("--on", place)?.server)
             && edits.mounts.iter().all(|mount| Path::new(&mount.host_path) != folder)
         {
+            ensure_is_its_own(&folder)?;
             edits.mounts.push(mount(&folder, &folder.display().to_string())?);
         }
     }
@@ -151,6 +156,21 @@ impl Device {
 fn folder_of_socket(server: &str) -> Option<PathBuf> {
     let path = server.strip_prefix("unix://").or_else(|| server.strip_prefix("shm://")).unwrap_or(server);
     path.starts_with('/').then(|| Path::new(path).parent().map(Path::to_path_buf)).flatten()
+}
+
+/// Refuses a socket's folder that is others', too: a container could connect to all sockets there, and `/` would be in the place of
+/// its own files.
+fn ensure_is_its_own(folder: &Path) -> Result<()> {
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let is_steep = real.components().any(|part| part == Component::ParentDir);
+    let is_systems = SYSTEMS.iter().any(|one| Path::new(one) == real) || real.parent() == Some(Path::new("/run/user"));
+    ensure!(
+        !is_steep && !is_systems && real.components().count() > 2,
+        "--on: containers would get all of the folder of the daemon's socket, which is not the daemon's alone: {}\n  \
+         have its socket in a folder of its own: floe serve --socket /run/floe/floed.sock",
+        folder.display()
+    );
+    Ok(())
 }
 
 /// A mount that a container can only read. Connecting to a socket is no writing.
@@ -252,6 +272,19 @@ mod tests {
         let list = |spec: &Value| spec["devices"].as_array().expect("a list").clone();
         assert_eq!(list(&without), list(&spec)[..3]);
         assert_eq!(without["containerEdits"], spec["containerEdits"]);
+    }
+
+    #[test]
+    fn a_socket_in_a_folder_of_others_is_refused() {
+        let made = |place: &str| spec(Path::new("/x"), &gpus(&[place]), &[], None).map_err(|error| error.to_string());
+        for folder in ["", "/run", "/tmp", "/var/run", "/run/user/1000", "/run/floe/..", "/no/such/../../etc"] {
+            let words = made(&format!("unix://{folder}/floed.sock:0")).expect_err(folder);
+            let shown = if folder.is_empty() { "/" } else { folder };
+            assert!(words.contains(&format!("which is not the daemon's alone: {shown}\n")), "{words}");
+        }
+        for folder in ["/run/floe", "/run/user/1000/floe", "/var/lib/floe"] {
+            assert!(made(&format!("{folder}/floed.sock:0")).is_ok(), "{folder}");
+        }
     }
 
     #[test]
