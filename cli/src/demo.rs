@@ -75,7 +75,12 @@ struct Lines {
 
 impl Lines {
     fn say(self, line: impl Display) {
-        if self.on_stderr { eprintln!("{line}") } else { println!("{line}") }
+        if self.on_stderr {
+            eprintln!("{line}");
+        } else {
+            // Its results are what counts, whether somebody reads the lines or not.
+            let _ = table::print_line(line);
+        }
     }
 }
 

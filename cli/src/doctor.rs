@@ -52,8 +52,11 @@ struct Report {
 impl Findings {
     fn add(&mut self, finding: Finding) {
         if self.are_shown {
-            println!("  {:<6} {}: {}", finding.weight.word(), finding.subject, finding.text);
-            finding.advice.iter().flat_map(|advice| advice.lines()).for_each(|line| println!("         {line}"));
+            // Where stdout takes nothing, the last line fails, too.
+            let _ =
+                table::print_line(format_args!("  {:<6} {}: {}", finding.weight.word(), finding.subject, finding.text));
+            let advice = finding.advice.iter().flat_map(|advice| advice.lines());
+            advice.for_each(|line| drop(table::print_line(format_args!("         {line}"))));
         }
         self.all.push(finding);
     }
@@ -91,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let mut findings = Findings { are_shown: !arguments.json, all: Vec::new() };
     if !arguments.json {
-        println!("floe {}", crate::install::version());
+        table::print_line(format_args!("floe {}", crate::install::version()))?;
     }
     check_all(&mut findings, &installation, arguments);
     let wrong = findings.count_wrong();
@@ -99,9 +102,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let report = Report { floe: crate::install::version(), findings: findings.all };
         table::print_json(&report)?;
     } else if wrong == 0 {
-        println!("nothing is wrong");
+        table::print_line("nothing is wrong")?;
     } else {
-        println!("{wrong} findings");
+        table::print_line(format_args!("{wrong} findings"))?;
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

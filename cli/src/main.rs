@@ -115,11 +115,17 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => relay::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
+        if error.downcast_ref().is_some_and(table::Unprinted::is_left) {
+            return ExitCode::from(OF_A_LEFT_PIPE);
+        }
         eprintln!("floe: {error:#}");
         let program = error.downcast_ref::<program::ProgramError>();
         ExitCode::from(program.map_or(FAILURE_OF_FLOE, program::ProgramError::code))
     })
 }
+
+/// The exit code where nobody reads on, without a word: what a shell says of a program that SIGPIPE has ended.
+const OF_A_LEFT_PIPE: u8 = 128 + 13;
 
 /// The exit code when `floe` itself fails: that of `env` and `timeout`, which programs do not use.
 const FAILURE_OF_FLOE: u8 = 125;

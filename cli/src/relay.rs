@@ -18,7 +18,7 @@ use floe_transport::Address;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::servers;
+use crate::{servers, table};
 
 /// How long a program's last words may take beyond the round trip.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(warning) = relay.warning() {
         eprintln!("floe: {warning}");
     }
-    println!("listening {}", relay.address());
+    table::print_line(format_args!("listening {}", relay.address()))?;
     // The descriptor becomes readable when the program ends.
     let mut watched = [PollFd::new(&program, PollFlags::IN)];
     while !matches!(poll(&mut watched, None), Ok(1..)) {}

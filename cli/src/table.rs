@@ -1,4 +1,8 @@
-//! Prints rows for people (a table) or for programs (JSON).
+//! Prints what commands say to stdout: rows for people (a table) or for programs (JSON), and lines.
+//! Out: what stdout does not take is an error, never a panic.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
 
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
@@ -20,12 +24,28 @@ pub(crate) fn print<R: Serialize>(
     for row in rows {
         table.add_row(cells(row));
     }
-    println!("{}", table.trim_fmt());
-    Ok(())
+    print_line(table.trim_fmt())
 }
 
 /// Prints a value as JSON. docs/json.md says what is in it.
 pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    print_line(serde_json::to_string_pretty(value)?)
+}
+
+/// Stdout does not take what a command says.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to stdout: {0}")]
+pub(crate) struct Unprinted(io::Error);
+
+impl Unprinted {
+    /// Whether the reader of a pipe has had enough, as `head` has.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+/// Prints a line, or several.
+pub(crate) fn print_line(text: impl Display) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    Ok(writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Unprinted)?)
 }

@@ -92,11 +92,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn make(folder: &Path, user: &str, json: bool) -> Result<()> {
     let is_first = !Tokens::file(folder).exists();
     let (number, token) = floe_users::make(folder, Name::new(user)?)?;
-    if json {
-        table::print_json(&Made { token, number: number.to_string(), user })?;
-    } else {
-        println!("{token}");
-    }
+    let made = Made { token, number: number.to_string(), user };
+    let printed = if json { table::print_json(&made) } else { table::print_line(&made.token) };
+    // No error of stdout's: somebody has to act, also where nobody reads on.
+    printed.map_err(|error| {
+        anyhow::anyhow!("{error}: nobody has token {number} of {user}\n  floe token revoke {number}; then make another")
+    })?;
     eprintln!("floe: token {number} of {user}; it is shown this once");
     // The server's key, which is made with it, is root's: whoever root's server has become cannot read it any more.
     if is_first && rustix::process::geteuid().is_root() {
@@ -129,8 +130,7 @@ fn revoke(folder: &Path, whom: &str, how: Revoked, json: bool) -> Result<()> {
         let row = |number: &TokenNumber| tokens.get(number).map(|entry| Row::new(*number, entry));
         return table::print_json(&revoked.iter().filter_map(row).collect::<Vec<_>>());
     }
-    revoked.iter().for_each(|number| println!("{number}"));
-    Ok(())
+    revoked.iter().try_for_each(table::print_line)
 }
 
 fn state(revoked: Option<Revoked>) -> &'static str {

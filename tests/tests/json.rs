@@ -398,3 +398,36 @@ fn doctor_demo_and_settings_print_what_the_page_says() {
     let settings = printed.run("floe config show", &[], 0);
     assert!(settings.as_array().is_some_and(|rows| rows.iter().any(|row| row["setting"] == "devices")), "{settings}");
 }
+
+#[test]
+fn what_stdout_does_not_take_is_an_error_and_no_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens").display().to_string();
+    let commands: [&[&str]; 4] = [
+        &["cdi", "--on", "gpu1:0"],
+        &["completions", "bash"],
+        &["doctor", "--json", "--on", "127.0.0.1:1:0"],
+        &["token", "list", "--tokens", &tokens],
+    ];
+    let run = |arguments: &[&str], stdout: Stdio| {
+        let mut command = Command::new(installation().join("bin/floe"));
+        command.args(arguments).env("HOME", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
+        let output = command.stdout(stdout).stderr(Stdio::piped()).output().expect("it runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let full = || Stdio::from(std::fs::File::create("/dev/full").expect("there"));
+    let left = || Stdio::from(std::io::pipe().expect("made").1);
+    for arguments in commands {
+        let words = "floe: cannot write to stdout: No space left on device (os error 28)\n";
+        assert_eq!(run(arguments, full()), (Some(125), words.to_owned()), "{arguments:?}");
+        assert_eq!(run(arguments, left()), (Some(141), String::new()), "{arguments:?}");
+    }
+    // A token that nobody has seen is named, so that it can be revoked.
+    for stdout in [full(), left()] {
+        let (code, words) = run(&["token", "make", "alice", "--json", "--tokens", &tokens], stdout);
+        let number = words.split_once(": nobody has token ").and_then(|(_, rest)| rest.split_once(" of alice\n"));
+        let (number, rest) = number.unwrap_or_else(|| panic!("{words}"));
+        assert_eq!((code, rest), (Some(125), &*format!("  floe token revoke {number}; then make another\n")));
+        assert_eq!(run(&["token", "revoke", number, "--tokens", &tokens], Stdio::null()), (Some(0), String::new()));
+    }
+}

@@ -228,10 +228,8 @@ pub(crate) fn print(moved: &Moved, heading: &str, json: bool) -> Result<()> {
         return table::print_json(moved);
     }
     let phases: Vec<_> = moved.phases.iter().map(|time| format!("{} {:.1} ms", time.phase, time.ms)).collect();
-    println!("{heading}");
-    println!("  copied: {} in {} rounds; retries: {}", servers::size(moved.bytes), moved.rounds, moved.retries);
-    println!("  {}", phases.join(", "));
-    Ok(())
+    let copied = format!("{} in {} rounds; retries: {}", servers::size(moved.bytes), moved.rounds, moved.retries);
+    table::print_line(format_args!("{heading}\n  copied: {copied}\n  {}", phases.join(", ")))
 }
 
 #[cfg(test)]

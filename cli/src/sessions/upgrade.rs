@@ -53,23 +53,24 @@ pub(crate) fn run(Arguments { how }: &Arguments) -> Result<ExitCode> {
         let (worker, pause_ms, kept) = upgraded;
         let upgraded = Upgraded { session: row.session, program: row.program, worker, pause_ms, kept };
         if !how.json {
-            say(&upgraded);
+            // Whether somebody reads it or not, the others are upgraded.
+            let _ = table::print_line(line(&upgraded));
         }
         all.push(upgraded);
     }
     if how.json {
         table::print_json(&all)?;
     } else if all.is_empty() {
-        println!("no sessions");
+        table::print_line("no sessions")?;
     }
     Ok(if all.iter().all(|upgraded| upgraded.kept.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn say(Upgraded { session, program, worker, pause_ms, kept }: &Upgraded) {
+fn line(Upgraded { session, program, worker, pause_ms, kept }: &Upgraded) -> String {
     match kept {
         None => {
-            println!("session {session} ({program}): its worker is {worker}; the program stood for {pause_ms:.1} ms")
+            format!("session {session} ({program}): its worker is {worker}; the program stood for {pause_ms:.1} ms")
         }
-        Some(why) => println!("session {session} ({program}) keeps its worker: {why}"),
+        Some(why) => format!("session {session} ({program}) keeps its worker: {why}"),
     }
 }

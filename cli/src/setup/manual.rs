@@ -1,7 +1,6 @@
 //! `floe completions` and `floe man`: what shells and `man` know of floe, made from the command line's own definition.
 //! In: the commands. Out: a script on stdout; pages in a folder. Packages are made with both.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::{Args as _, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+
+use crate::table;
 
 /// Flags of `floe completions`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,7 @@ pub(crate) fn complete(Completions { shell, floed: is_floed }: &Completions, flo
     let mut command = if *is_floed { floed() } else { floe };
     let (name, mut script) = (command.get_name().to_owned(), Vec::new());
     clap_complete::generate(*shell, &mut command, name, &mut script);
-    std::io::stdout().write_all(&script).context("cannot write the script")?;
+    table::print_line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
