@@ -88,13 +88,9 @@ pub fn log_failure(error: &dyn fmt::Display) {
     }
 }
 
-/// Logs an entry about a session or from its worker: a line with its program before it, or one that is indented below
-/// such a line.
+/// Logs an entry about a session or from its worker, with its program before it.
 pub(super) fn entry(entry: &str) {
     let line = entry.trim_end_matches('\n');
-    if let Some(words) = line.strip_prefix("    ") {
-        return write(Level::WARN, "", None, words);
-    }
     let (level, program, words) = match line.split_once(": ") {
         Some((WORKER, words)) => (Level::WARN, WORKER, words),
         Some((DAEMON, words)) => (Level::INFO, DAEMON, words),
@@ -109,7 +105,6 @@ fn session_of(words: &str) -> Option<u64> {
     rest.split(|next: char| !next.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// `program` is empty for a line that belongs to the one before it.
 fn write(level: Level, program: &str, session: Option<u64>, words: &str) {
     let words = escaped(words);
     match level {
@@ -158,10 +153,7 @@ where
         event.record(&mut said);
         let mut lines = said.words.split('\n');
         let level = if self.has_levels { prefix(*event.metadata().level()) } else { "" };
-        match said.program.as_str() {
-            "" => write!(writer, "{level}    {}", lines.next().unwrap_or_default())?,
-            program => write!(writer, "{level}{program}: {}", lines.next().unwrap_or_default())?,
-        }
+        write!(writer, "{level}{}: {}", said.program, lines.next().unwrap_or_default())?;
         for line in lines {
             // What is not indented begins an entry of its own.
             let indent = if line.starts_with(' ') { "" } else { "  " };
@@ -231,7 +223,7 @@ mod tests {
         log(format_args!("listening"));
         warn(format_args!("WARNING: look\n  do this"));
         entry("floe-worker: session 7: it failed: 3\n");
-        entry("    as follows\n");
+        entry("floe-worker: session 7:     as follows\n");
         entry("floed: session 12 ended: exit status: 1\n");
     }
 
@@ -243,7 +235,7 @@ mod tests {
             "floed: WARNING: look",
             "  do this",
             "floe-worker: session 7: it failed: 3",
-            "    as follows",
+            "floe-worker: session 7:     as follows",
             "floed: session 12 ended: exit status: 1",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), lines);
@@ -262,7 +254,7 @@ mod tests {
             "<4>floed: WARNING: look",
             "<4>  do this",
             "<4>floe-worker: session 7: it failed: 3",
-            "<4>    as follows",
+            "<4>floe-worker: session 7:     as follows",
             "<6>floed: session 12 ended: exit status: 1",
             "<3>floed: ends",
             "<3>  start it again",
@@ -281,9 +273,13 @@ mod tests {
         let told = |index| [field(index, "level"), field(index, "program"), field(index, "session")];
         assert_eq!(objects.len(), 5);
         let wanted = |level: &str, program: &str, session: Option<u64>| [level.into(), program.into(), session.into()];
-        let wanted: [[serde_json::Value; 3]; 3] =
-            [wanted("INFO", "floed", None), wanted("WARN", "floe-worker", Some(7)), wanted("INFO", "floed", Some(12))];
-        assert_eq!([0, 2, 4].map(told), wanted);
+        let wanted: [[serde_json::Value; 3]; 4] = [
+            wanted("INFO", "floed", None),
+            wanted("WARN", "floe-worker", Some(7)),
+            wanted("WARN", "floe-worker", Some(7)),
+            wanted("INFO", "floed", Some(12)),
+        ];
+        assert_eq!([0, 2, 3, 4].map(told), wanted);
         assert_eq!(field(1, "message"), "WARNING: look\n  do this");
         assert!(objects.iter().all(|object| object["timestamp"].as_str().is_some_and(|time| time.ends_with('Z'))));
     }
@@ -292,7 +288,7 @@ mod tests {
     fn less_urgent_lines_than_the_level_are_left_out() {
         let count = |level| logged(LogFormat::Text, level, say_all).matches("floe").count();
         use floe_settings::Level::{Debug, Error, Info, Warn};
-        assert_eq!([Error, Warn, Info, Debug].map(count), [0, 2, 4, 4]);
+        assert_eq!([Error, Warn, Info, Debug].map(count), [0, 3, 5, 5]);
     }
 
     #[test]

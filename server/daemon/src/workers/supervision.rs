@@ -381,15 +381,11 @@ impl<S: FnMut(&str) -> bool, R: FnMut(Report)> Voice<S, R> {
     }
 }
 
-/// A worker's line in the log's form: with its session's number, or indented below a line with the number.
+/// A worker's line in the log's form, with its session's number. An indented one has it, too: the line above it in the log may be
+/// another session's.
 fn entry(session: u64, line: &str) -> String {
     let prefix = format!("floe-worker: session {session}: ");
-    let (prefix, words) = match line.strip_prefix(&prefix) {
-        Some(words) => (prefix.as_str(), words),
-        None if line.starts_with(' ') => ("    ", line.trim_start()),
-        None => (prefix.as_str(), line),
-    };
-    format!("{prefix}{}\n", one_entry(words))
+    format!("{prefix}{}\n", one_entry(line.strip_prefix(&prefix).unwrap_or(line)))
 }
 
 /// The deadline for a worker's end.

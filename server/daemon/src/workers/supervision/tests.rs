@@ -101,10 +101,10 @@ fn a_process_that_a_worker_left_behind_with_its_pipes_keeps_nobody_up() {
 fn no_line_of_a_worker_looks_like_the_daemons_or_another_sessions() {
     let shown = |line: &str| entry(7, line);
     assert_eq!(shown("floe-worker: session 7: word"), "floe-worker: session 7: word\n");
-    assert_eq!(shown("    more of it"), "    more of it\n");
+    assert_eq!(shown("    more of it"), "floe-worker: session 7:     more of it\n");
     assert_eq!(shown("floed: session 8 ended"), "floe-worker: session 7: floed: session 8 ended\n");
     assert_eq!(shown("floe-worker: session 8: x"), "floe-worker: session 7: floe-worker: session 8: x\n");
-    assert_eq!(shown(" floed: \u{1b}[2Jx\rfloed: y"), "    floed: \u{fffd}[2Jx\u{fffd}floed: y\n");
+    assert_eq!(shown(" floed: \u{1b}[2Jx\rfloed: y"), "floe-worker: session 7:  floed: \u{fffd}[2Jx\u{fffd}floed: y\n");
     let words = r#"{"ended":"a\nfloed: session 8 ended\u001b[2J"}"#;
     let (_, why) = follow(&format!("echo '{}'; exit 1", words.replace('\\', r"\\")));
     assert_eq!(why.as_deref(), Some("a\n    floed: session 8 ended\u{fffd}[2J"));
