@@ -268,3 +268,14 @@ fn a_socket_that_another_holder_shuts_down_is_left_and_the_others_serve() {
     assert!(spent < 50, "{spent}0 ms of 2 s");
     daemon.stop();
 }
+
+#[test]
+fn a_socket_that_another_holder_makes_blocking_holds_nobody_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let unix = UnixListener::bind(folder.path().join("systemd.sock")).expect("bound");
+    let mut daemon = start(vec![("x", handed(&unix))], &[], &[]);
+    let addresses = daemon.listening(2);
+    unix.set_nonblocking(false).expect("set");
+    passes(&on(&addresses[0], None));
+    daemon.stop();
+}

@@ -100,10 +100,19 @@ impl Listener {
     /// As [`Listener::accept`].
     pub fn accept_socket(&self) -> Result<Option<(OwnedFd, Peer)>, LinkError> {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
-        match self.next() {
+        match self.stay_nonblocking().and_then(|()| self.next()) {
             Ok(accepted) => Ok(Some(accepted)),
             Err(error) if matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted) => Ok(None),
             Err(source) => Err(LinkError::system(format!("accepting on {}", self.address), source)),
+        }
+    }
+
+    /// Whether a socket blocks is one flag for all who have it, and whoever else has a shared one may have set it.
+    fn stay_nonblocking(&self) -> io::Result<()> {
+        match &self.inner {
+            _ if !self.is_shared => Ok(()),
+            Inner::Tcp(listener) => listener.set_nonblocking(true),
+            Inner::Unix { listener, .. } => listener.set_nonblocking(true),
         }
     }
 
