@@ -34,21 +34,21 @@ impl Moves {
     }
 }
 
-/// Moves a daemon's sessions back and forth between its GPUs, every third time by host memory, until something is over.
+/// Moves a daemon's sessions back and forth between its GPUs until something is over; every third time by host memory, if so told.
 ///
 /// # Panics
 /// When the daemon or `floe` fails.
-pub fn moving<T>(daemon: &Floed, run: impl FnOnce() -> T) -> (T, Moves) {
+pub fn moving<T>(daemon: &Floed, by_host_memory: bool, run: impl FnOnce() -> T) -> (T, Moves) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let moves = scope.spawn(|| keep_moving(daemon, &is_over));
+        let moves = scope.spawn(|| keep_moving(daemon, by_host_memory, &is_over));
         let outcome = run();
         is_over.store(true, Ordering::SeqCst);
         (outcome, moves.join().expect("it does not panic"))
     })
 }
 
-fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
+fn keep_moving(daemon: &Floed, by_host_memory: bool, is_over: &AtomicBool) -> Moves {
     let gpus = said_of(daemon, "gpus").len() as u64;
     let mut moves = Moves::default();
     while !is_over.load(Ordering::SeqCst) {
@@ -59,7 +59,7 @@ fn keep_moving(daemon: &Floed, is_over: &AtomicBool) -> Moves {
         for row in rows {
             let number = |name: &str| row[name].as_u64().expect("a number");
             let (session, gpu) = (number("session"), (number("gpu") + 1) % gpus);
-            if (moves.done + 1).is_multiple_of(SUSPENDED) {
+            if by_host_memory && (moves.done + 1).is_multiple_of(SUSPENDED) {
                 moves.through_host_memory(daemon, session, gpu);
             } else {
                 move_to(daemon, session, gpu, &mut moves);

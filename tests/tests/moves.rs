@@ -75,7 +75,7 @@ fn borders(commands: u64, random: &mut Random) -> Vec<u64> {
 
 /// Runs a program that is moved at each of these borders. Long waits are not in its outcome.
 fn run_moving(program: &Program, daemon: &Floed) -> (floe_tests::Outcome, Moves) {
-    let (mut outcome, moves) = moving(daemon, || program.run_within(PATIENCE));
+    let (mut outcome, moves) = moving(daemon, true, || program.run_within(PATIENCE));
     let said = |line: &&str| !LONG_WAITS.iter().any(|words| line.contains(words));
     outcome.stderr = outcome.stderr.lines().filter(said).map(|line| format!("{line}\n")).collect();
     (outcome, moves)

@@ -9,6 +9,12 @@ use floe_wire::{
 
 use super::{Issuer, Presence};
 
+/// Bytes from the first to behind the last of so many parts of parts, each with its distance; the innermost are bytes.
+fn extent(parts: [(u64, u64); 3]) -> u64 {
+    let distance = |(count, step): (u64, u64)| count.saturating_sub(1).saturating_mul(step);
+    parts.into_iter().map(distance).fold(1, u64::saturating_add)
+}
+
 /// Why the session's objects cannot be made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -79,9 +85,15 @@ impl<D: Device> Issuer<D> {
     /// nodes. The program may still give them other memory, so they do not count as broken.
     fn graphs_of_nothing(&self) -> Vec<(Object, u64)> {
         let windows = WINDOW_BASE..WINDOW_BASE + u64::from(WINDOW_COUNT) * WINDOW_BYTES;
-        let is_mapped = |at: u64| {
-            let mapping = self.mappings.range(..=at).next_back();
-            mapping.is_some_and(|(start, mapping)| at - start < mapping.bytes)
+        let is_mapped = |mut at: u64, end: u64| {
+            while at < end {
+                let mapping = self.mappings.range(..=at).next_back();
+                let Some(next) = mapping.map(|(start, mapping)| start + mapping.bytes).filter(|next| *next > at) else {
+                    return false;
+                };
+                at = next;
+            }
+            true
         };
         let mut found = Vec::new();
         for graph in self.recipes.objects().filter(|it| it.kind == ObjectKind::Graph && !self.is_broken(*it)) {
@@ -89,13 +101,23 @@ impl<D: Device> Issuer<D> {
                 let Ok(request) = Request::decode(kind, payload) else { return };
                 let named = match &request {
                     Request::AddGraphCopy(AddGraphCopy { copy, .. })
-                    | Request::SetGraphCopy(SetGraphCopy { copy, .. }) => [Some(copy.to), Some(copy.from)],
+                    | Request::SetGraphCopy(SetGraphCopy { copy, .. }) => {
+                        let box_of =
+                            |slice, pitch| extent([(copy.depth, slice), (copy.height, pitch), (copy.width, 1)]);
+                        let to = (copy.to.0, box_of(copy.to_slice, copy.to_pitch));
+                        [Some(to), Some((copy.from.0, box_of(copy.from_slice, copy.from_pitch)))]
+                    }
                     Request::AddGraphFill(AddGraphFill { fill, .. })
-                    | Request::SetGraphFill(SetGraphFill { fill, .. }) => [Some(fill.at), None],
+                    | Request::SetGraphFill(SetGraphFill { fill, .. }) => {
+                        let element = u64::from(fill.element);
+                        let bytes = extent([(fill.height, fill.pitch), (fill.width, element), (element, 1)]);
+                        [Some((fill.at.0, bytes)), None]
+                    }
                     _ => return,
                 };
-                let named = named.into_iter().flatten().map(|at| at.0);
-                found.extend(named.filter(|at| windows.contains(at) && !is_mapped(*at)).map(|at| (graph, at)));
+                let named = named.into_iter().flatten().filter(|(at, _)| windows.contains(at));
+                let gone = named.filter(|(at, bytes)| !is_mapped(*at, at.saturating_add(*bytes)));
+                found.extend(gone.map(|(at, _)| (graph, at)));
             });
         }
         found.sort_unstable();
