@@ -410,7 +410,7 @@ fn a_graph_with_a_node_of_memory_that_is_gone_keeps_its_session_where_it_is() {
     session.does(&InstantiateGraph { graph: GraphId(1), flags: 0 }).unwrap();
     assert_eq!(session.why_not(), Vec::<String>::new());
     session.does(&UnmapRange { at: DevicePtr(BASE), bytes: 2 * BLOCK }).unwrap();
-    let gone = [format!("graph 1 copies or fills memory at {:#x}, which is gone", BASE + 4)];
+    let gone = [format!("graph 1 has a node for memory at {:#x}, which is gone", BASE + 4)];
     assert_eq!(session.why_not(), gone);
     // Its last word is missing.
     let less = MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: 64, access: 3 };

@@ -3,8 +3,8 @@
 
 use floe_device::Device;
 use floe_wire::{
-    AddGraphCopy, AddGraphFill, Object, ObjectKind, Request, SetGraphCopy, SetGraphFill, WINDOW_BASE, WINDOW_BYTES,
-    WINDOW_COUNT,
+    AddGraphCopy, AddGraphFill, AddGraphWords, Object, ObjectKind, Request, SetGraphCopy, SetGraphFill, SetGraphWords,
+    WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
 
 use super::{Issuer, Presence};
@@ -13,6 +13,27 @@ use super::{Issuer, Presence};
 fn extent(parts: [(u64, u64); 3]) -> u64 {
     let distance = |(count, step): (u64, u64)| count.saturating_sub(1).saturating_mul(step);
     parts.into_iter().map(distance).fold(1, u64::saturating_add)
+}
+
+/// The memory that a graph's node copies, fills, writes or waits for: addresses, each with its bytes.
+fn places(request: &Request<'_>) -> Vec<(u64, u64)> {
+    match request {
+        Request::AddGraphCopy(AddGraphCopy { copy, .. }) | Request::SetGraphCopy(SetGraphCopy { copy, .. }) => {
+            let box_of = |slice, pitch| extent([(copy.depth, slice), (copy.height, pitch), (copy.width, 1)]);
+            let from = (copy.from.0, box_of(copy.from_slice, copy.from_pitch));
+            vec![(copy.to.0, box_of(copy.to_slice, copy.to_pitch)), from]
+        }
+        Request::AddGraphFill(AddGraphFill { fill, .. }) | Request::SetGraphFill(SetGraphFill { fill, .. }) => {
+            let element = u64::from(fill.element);
+            vec![(fill.at.0, extent([(fill.height, fill.pitch), (fill.width, element), (element, 1)]))]
+        }
+        Request::AddGraphWords(AddGraphWords { operations, .. })
+        | Request::SetGraphWords(SetGraphWords { operations, .. }) => {
+            // A word of 4 or 8 bytes, which never crosses the end of a mapping.
+            operations.iter().map(|operation| (operation.at.0, 4)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Why the session's objects cannot be made again.
@@ -60,7 +81,7 @@ impl<D: Device> Issuer<D> {
             refuse(format!("{user} is made of {gone}, which is gone"), false);
         }
         for (graph, at) in self.graphs_of_nothing() {
-            refuse(format!("{graph} copies or fills memory at {at:#x}, which is gone"), false);
+            refuse(format!("{graph} has a node for memory at {at:#x}, which is gone"), false);
         }
         if self.contents.is_pending() {
             refuse("parts of a library are on their way".into(), true);
@@ -81,8 +102,7 @@ impl<D: Device> Issuer<D> {
         object.kind == ObjectKind::Graph && self.graphs.get(object.id).is_ok_and(|graph| graph.failed.is_some())
     }
 
-    /// Graphs with nodes that copy or fill memory of a vGPU which has been unmapped since, and its addresses: no driver makes such
-    /// nodes. The program may still give them other memory, so they do not count as broken.
+    /// Graphs with nodes for memory of a vGPU that has been unmapped since, and its addresses: no driver makes such nodes. The program may still give them other memory, so they do not count as broken.
     fn graphs_of_nothing(&self) -> Vec<(Object, u64)> {
         let windows = WINDOW_BASE..WINDOW_BASE + u64::from(WINDOW_COUNT) * WINDOW_BYTES;
         let is_mapped = |mut at: u64, end: u64| {
@@ -99,24 +119,8 @@ impl<D: Device> Issuer<D> {
         for graph in self.recipes.objects().filter(|it| it.kind == ObjectKind::Graph && !self.is_broken(*it)) {
             self.recipes.messages(graph, &mut |_, kind, payload| {
                 let Ok(request) = Request::decode(kind, payload) else { return };
-                let named = match &request {
-                    Request::AddGraphCopy(AddGraphCopy { copy, .. })
-                    | Request::SetGraphCopy(SetGraphCopy { copy, .. }) => {
-                        let box_of =
-                            |slice, pitch| extent([(copy.depth, slice), (copy.height, pitch), (copy.width, 1)]);
-                        let to = (copy.to.0, box_of(copy.to_slice, copy.to_pitch));
-                        [Some(to), Some((copy.from.0, box_of(copy.from_slice, copy.from_pitch)))]
-                    }
-                    Request::AddGraphFill(AddGraphFill { fill, .. })
-                    | Request::SetGraphFill(SetGraphFill { fill, .. }) => {
-                        let element = u64::from(fill.element);
-                        let bytes = extent([(fill.height, fill.pitch), (fill.width, element), (element, 1)]);
-                        [Some((fill.at.0, bytes)), None]
-                    }
-                    _ => return,
-                };
-                let named = named.into_iter().flatten().filter(|(at, _)| windows.contains(at));
-                let gone = named.filter(|(at, bytes)| !is_mapped(*at, at.saturating_add(*bytes)));
+                let gone = places(&request).into_iter().filter(|(at, _)| windows.contains(at));
+                let gone = gone.filter(|(at, bytes)| !is_mapped(*at, at.saturating_add(*bytes)));
                 found.extend(gone.map(|(at, _)| (graph, at)));
             });
         }
