@@ -36,7 +36,8 @@ fn judge(repository: &Path, tools: &Path) -> Result<()> {
     run(promtool.current_dir(&rules).args(["check", "rules", "alerts.yml"]))?;
     let mut promtool = Command::new(tools.join(TOOLS[0]));
     run(promtool.current_dir(&rules).args(["test", "rules", "alerts_test.yml"]))?;
-    let test = ["test", "--release", "--locked", "-p", "floe-tests", "--test", "metrics", "--", "--ignored"];
+    // Of the workspace, as the tests are built: of its package alone, it and all that it needs would be built once more.
+    let test = ["test", "--release", "--locked", "--workspace", "--test", "metrics", "--", "--ignored"];
     run(cargo(&test).env("FLOE_DIST", target_folder().join("dist")).env("FLOE_PROMETHEUS", tools))
 }
 
