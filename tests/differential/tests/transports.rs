@@ -89,7 +89,8 @@ fn programs_read_the_same_while_their_sessions_move() {
     let daemon = Floed::start_with(&["--grace", "60"], &[("FLOE_CPU_DEVICES", "2")]);
     let addresses = [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()];
     let mut done = 0;
-    // Not by host memory: a graph that no driver makes again would leave a program suspended for good. A process for each: what one program has left of itself would keep the next one's session where it is.
+    // Not by host memory: a graph that no driver makes again would leave a program suspended for good. A process for each:
+    // what one program has left of itself would keep the next one's session where it is.
     for seed in seeds().into_iter().flat_map(|(first, count)| first..first + count) {
         let program = || program(seed, 1, &["--plain"]);
         let alone = lines("alone", &program().on_the_device_library().run());

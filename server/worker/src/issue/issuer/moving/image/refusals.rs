@@ -102,7 +102,8 @@ impl<D: Device> Issuer<D> {
         object.kind == ObjectKind::Graph && self.graphs.get(object.id).is_ok_and(|graph| graph.failed.is_some())
     }
 
-    /// Graphs with nodes for memory of a vGPU that has been unmapped since, and its addresses: no driver makes such nodes. The program may still give them other memory, so they do not count as broken.
+    /// Graphs with nodes for memory of a vGPU that has been unmapped since, and its addresses: no driver makes such nodes. The
+    /// program may still give them other memory, so they do not count as broken.
     fn graphs_of_nothing(&self) -> Vec<(Object, u64)> {
         let windows = WINDOW_BASE..WINDOW_BASE + u64::from(WINDOW_COUNT) * WINDOW_BYTES;
         let is_mapped = |mut at: u64, end: u64| {
