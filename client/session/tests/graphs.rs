@@ -134,6 +134,98 @@ fn no_node_of_a_graph_goes_while_it_is_captured_into_or_one_within_it() {
     }
 }
 
+/// The graph that a stream is captured into, and the first node that its next one waits for.
+fn captured(client: &'static Client, stream: Stream) -> (Graph, floe_abi::GraphNode) {
+    let (mut status, mut count, mut graph, mut nodes) = (0, 0, Graph::NULL, 0);
+    let none = std::ptr::null_mut::<u64>();
+    unsafe {
+        let (status, graph, nodes, count) = (&raw mut status, &raw mut graph, &raw mut nodes, &raw mut count);
+        let legacy = Stream::LEGACY;
+        streams::cuStreamGetCaptureInfo_v3(client, legacy, stream, status, none, graph, nodes, none, count).unwrap();
+    }
+    let at = std::ptr::with_exposed_provenance::<floe_abi::GraphNode>(usize::try_from(nodes).expect("64 bits"));
+    let first = if count == 0 { floe_abi::GraphNode::NULL } else { unsafe { *at } };
+    (graph, first)
+}
+
+/// An H200's answers (driver 580.159, 2026-11-29): only nodes that captures made have to be joined, and those that the program
+/// has replaced need not.
+#[test]
+fn nodes_that_the_program_put_behind_a_stream_need_not_be_joined() {
+    const ADD: u32 = 0;
+    const SET: u32 = 1;
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    let other = client.stream_create(1).unwrap();
+    let fork = client.event_create(2).unwrap();
+    let put = |on, node: &[floe_abi::GraphNode], how| unsafe {
+        let (nodes, edges) = (node.as_ptr(), std::ptr::null());
+        streams::cuStreamUpdateCaptureDependencies_v2(client, Stream::LEGACY, on, nodes, edges, node.len(), how)
+            .unwrap();
+    };
+    let empty = |after: &[floe_abi::GraphNode]| {
+        let mut node = floe_abi::GraphNode::NULL;
+        let (graph, _) = captured(client, stream);
+        unsafe { graphs::cuGraphAddEmptyNode(client, &raw mut node, graph, after.as_ptr(), after.len()) }.unwrap();
+        node
+    };
+    let join = || {
+        client.event_record(fork, other).unwrap();
+        client.stream_wait_event(stream, fork, 0).unwrap();
+    };
+    let work = || {
+        launch(client, function, other, 1);
+        captured(client, other).1
+    };
+    let run = || launch(client, function, other, 1);
+    let cases: [(&str, &dyn Fn(), bool); 9] = [
+        ("work", &run, false),
+        (
+            "replaced by nothing",
+            &|| {
+                run();
+                put(other, &[], SET);
+            },
+            true,
+        ),
+        ("its own node alone", &|| put(other, &[empty(&[])], SET), true),
+        (
+            "work behind its own node",
+            &|| {
+                put(other, &[empty(&[])], SET);
+                run();
+            },
+            false,
+        ),
+        ("its own node behind work", &|| put(other, &[empty(&[work()])], SET), true),
+        ("work and its own node", &|| put(other, &[work(), empty(&[])], SET), true),
+        (
+            "replaced by nothing, and put back",
+            &|| [vec![], vec![work()]].iter().for_each(|it| put(other, it, SET)),
+            true,
+        ),
+        ("added again", &|| put(other, &[work()], ADD), false),
+        (
+            "joined, and the origin's replaced",
+            &|| {
+                run();
+                join();
+                put(stream, &[], SET);
+            },
+            true,
+        ),
+    ];
+    for (what, act, is_joined) in cases {
+        begin(client, stream);
+        launch(client, function, stream, 1);
+        client.event_record(fork, stream).unwrap();
+        client.stream_wait_event(other, fork, 0).unwrap();
+        act();
+        let ended = end(client, stream).map(drop);
+        assert_eq!(ended, if is_joined { Ok(()) } else { Err(CudaError::STREAM_CAPTURE_UNJOINED) }, "{what}");
+    }
+}
+
 #[test]
 fn a_stream_that_has_joined_a_capture_may_go_and_its_work_is_still_joined() {
     let server = Server::start(Options::default());

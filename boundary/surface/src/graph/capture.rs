@@ -153,7 +153,8 @@ impl State {
         Ok((Graph::NULL, self.remove(capture.graph)?))
     }
 
-    /// Whether every stream's last nodes are among what the origin's next node would wait for, however indirectly.
+    /// Whether every stream's last nodes are among what the origin's next node would wait for, however indirectly. Only those count
+    /// that captures made: NCCL ends a stream with a node that it has added to the graph itself.
     fn is_joined(&self, capture: &Capture) -> CudaResult<bool> {
         let mut reached = BTreeSet::new();
         let mut open: Vec<GraphNode> = capture
@@ -169,7 +170,8 @@ impl State {
             }
         }
         let ends = capture.streams.values().flat_map(|strand| &strand.after).map(|edge| &edge.from);
-        Ok(ends.chain(&capture.left).all(|node| reached.contains(node)))
+        let is_missed = |node: &GraphNode| !reached.contains(node) && self.node(*node).is_ok_and(|node| node.to_join);
+        Ok(!ends.chain(&capture.left).any(is_missed))
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct Node {
     pub(super) id: u64,
     pub(super) work: Work,
     pub(super) after: Vec<Edge>,
+    /// A stream's capture made it, and has to join it again before it ends.
+    pub(super) to_join: bool,
 }
 
 impl Body {
@@ -153,7 +155,7 @@ impl State {
     pub(super) fn push(&mut self, graph: Graph, work: Work, after: Vec<Edge>) -> CudaResult<GraphNode> {
         let id = self.next_id();
         let owner = super::handles::id(Kind::Graph, graph.0)?;
-        self.body_mut(graph)?.nodes.push(Node { id, work, after });
+        self.body_mut(graph)?.nodes.push(Node { id, work, after, to_join: false });
         self.owners.insert(id, owner);
         Ok(GraphNode(value(Kind::Node, id)))
     }

@@ -24,6 +24,7 @@ impl State {
     pub(in crate::graph) fn go_on(&mut self, stream: &CaptureStream, node: GraphNode) -> CudaResult<()> {
         let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
         self.strand(id, stream)?.after = vec![Edge::whole(node)];
+        self.node_mut(node)?.to_join = true;
         Ok(())
     }
 }
@@ -73,7 +74,8 @@ impl Graphs {
         state.go_on(stream, node)
     }
 
-    /// Changes what a capturing stream's next node waits for.
+    /// Changes what a capturing stream's next node waits for. Nodes that others replace need not be joined any more, also where
+    /// another stream ends with them, as an H200's driver has it.
     ///
     /// # Errors
     /// ILLEGAL_STATE where the stream is not captured, INVALIDATED, INVALID_VALUE for nodes of another graph.
@@ -81,11 +83,13 @@ impl Graphs {
         let mut state = self.lock();
         let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
         state.check_edges(state.captures.captures[&id].graph, after)?;
-        let strand = state.strand(id, stream)?;
         if replaces {
-            strand.after.clear();
+            for edge in std::mem::take(&mut state.strand(id, stream)?.after) {
+                // The program may have destroyed it.
+                let _ = state.node_mut(edge.from).map(|node| node.to_join = false);
+            }
         }
-        extend(&mut strand.after, after);
+        extend(&mut state.strand(id, stream)?.after, after);
         Ok(())
     }
 }
