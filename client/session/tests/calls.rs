@@ -312,6 +312,40 @@ fn memory_that_the_program_maps_belongs_to_no_context() {
     server.wait_for("ResetContext", 1);
 }
 
+/// An H200's answers (driver 580.159, 2026-11-29).
+#[test]
+fn a_reserved_range_is_unmapped_with_its_gaps() {
+    use floe_abi::{MemAllocationProperties, MemLocation};
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let location = MemLocation { kind: floe_abi::location_type::DEVICE, id: 0 };
+    let properties = MemAllocationProperties {
+        kind: floe_abi::allocation_type::PINNED,
+        location,
+        ..MemAllocationProperties::default()
+    };
+    let granule = client.mem_get_allocation_granularity(&properties, 0).unwrap();
+    let at = client.mem_address_reserve(8 * granule, 0, DevicePtr::NULL, 0).unwrap();
+    let place = |granules: usize| DevicePtr(at.0 + (granules * granule) as u64);
+    let [one, two] = [1, 2].map(|granules| client.mem_create(granules * granule, &properties, 0).unwrap());
+    let wrong = Err(CudaError::INVALID_VALUE);
+    for _ in 0..2 {
+        assert_eq!(client.mem_unmap(at, 8 * granule), Ok(()), "nothing is mapped");
+        client.mem_map(place(1), granule, 0, one, 0).unwrap();
+        client.mem_map(place(4), 2 * granule, 0, two, 0).unwrap();
+        for (from, count) in [(4, 1), (3, 2), (5, 2), (0, 0)] {
+            assert_eq!(client.mem_unmap(place(from), count * granule), wrong, "{from} {count}");
+        }
+        assert_eq!(client.mem_unmap(place(64), granule), wrong, "nothing is reserved");
+        assert_eq!(client.mem_address_free(at, 8 * granule), wrong, "something is mapped");
+        assert_eq!(client.mem_unmap(at, 3 * granule), Ok(()), "the first with gaps beside it");
+        assert_eq!(client.mem_unmap(at, 8 * granule), Ok(()), "the second");
+    }
+    [one, two].into_iter().for_each(|memory| client.mem_release(memory).unwrap());
+    client.mem_address_free(at, 8 * granule).unwrap();
+    assert_eq!(client.mem_unmap(at, granule), wrong, "it is reserved no more");
+}
+
 #[test]
 fn virtual_memory_is_reserved_mapped_and_given_back() {
     use floe_abi::{MemAccess, MemAllocationProperties, MemLocation};

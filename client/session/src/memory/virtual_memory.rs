@@ -145,9 +145,23 @@ impl VirtualMemory {
         if at == range.end { Ok(found) } else { Err(CudaError::INVALID_VALUE) }
     }
 
+    /// The program's mappings within a range that is reserved, with their first addresses: none, or some with gaps.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where the range is not of one reservation, or cuts a mapping, or has one that was opened.
+    pub(crate) fn within(&self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
+        let reserved = self.reserved.find(range.start).filter(|reserved| range.end <= reserved.end);
+        let before = self.mappings.range(..range.start).next_back();
+        let is_cut = before.is_some_and(|(start, mapping)| start + mapping.bytes > range.start);
+        let found: Vec<_> = self.mappings.range(range.clone()).map(|(start, it)| (*start, it.clone())).collect();
+        let is_whole = |(start, mapping): &(u64, Mapping)| start + mapping.bytes <= range.end && !mapping.is_of_opened;
+        let is_right = reserved.is_some() && !is_cut && found.iter().all(is_whole);
+        if is_right { Ok(found) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
     /// The same, which are none any more.
-    pub(crate) fn remove_exactly(&mut self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
-        let found = self.exactly(range)?;
+    pub(crate) fn remove_within(&mut self, range: &Range<u64>) -> CudaResult<Vec<(u64, Mapping)>> {
+        let found = self.within(range)?;
         found.iter().for_each(|(start, _)| drop(self.mappings.remove(start)));
         Ok(found)
     }

@@ -209,7 +209,7 @@ impl VirtualMemoryCalls for Client {
     fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
         let range = range(address, bytes)?;
         let window = self.window_of(address)?;
-        let mappings = lock(&window.virtual_memory).exactly(&range)?;
+        let mappings = lock(&window.virtual_memory).within(&range)?;
         for ordinal in mappings.iter().map(|(_, mapping)| mapping.owner).collect::<BTreeSet<_>>() {
             let owner = &self.devices()?[usize::from(ordinal)].vgpu;
             owner.synchronize()?;
@@ -218,7 +218,7 @@ impl VirtualMemoryCalls for Client {
         let is_memory = |kind| [resource_type::LINEAR, resource_type::PITCH2D].contains(&kind);
         self.let_texture_references_go(|read| is_memory(read.kind) && range.contains(&read.place));
         // Another thread may have been faster.
-        let mappings = lock(&window.virtual_memory).remove_exactly(&range)?;
+        let mappings = lock(&window.virtual_memory).remove_within(&range)?;
         mappings.into_iter().try_for_each(|(start, mapping)| {
             self.synchronous.forget(start);
             self.devices()?[usize::from(mapping.owner)].vgpu.unmap_mapping(start, &mapping)

@@ -180,26 +180,31 @@ impl VirtualMemory {
         if at == end && length > 0 { Ok(tiles) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    /// Unmaps whole mappings; a reserved range without any is left as it is. Nothing may use them any more.
+    /// Unmaps the mappings within a reserved range, as many as there are. Nothing may use them any more.
     ///
     /// # Errors
-    /// INVALID_VALUE where the range is not exactly one or several mappings.
+    /// INVALID_VALUE where the range is empty, not of one reservation, or cuts a mapping.
     pub(crate) fn unmap(&mut self, memory: &Memory, address: u64, length: u64) -> CudaResult<()> {
-        if self.is_bare(address, length) {
-            return Ok(());
-        }
-        for start in self.tiles(address, length)? {
+        for start in self.within(address, length)? {
             self.hide(memory, start)?;
             self.mapped.remove(&start);
         }
         Ok(())
     }
 
-    /// Whether the range is reserved and nothing is mapped in it.
-    fn is_bare(&self, address: u64, length: u64) -> bool {
-        let before = self.mapped.range(..address.saturating_add(length)).next_back();
-        self.reservations.holding(address, length).is_some()
-            && before.is_none_or(|(start, mapped)| start + mapped.length <= address)
+    /// The starts of the mappings within a reserved range.
+    fn within(&self, address: u64, length: u64) -> CudaResult<Vec<u64>> {
+        if length == 0 || self.reservations.holding(address, length).is_none() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let end = address + length;
+        let before = self.mapped.range(..address).next_back();
+        let is_cut = before.is_some_and(|(start, mapped)| start + mapped.length > address)
+            || self.mapped.range(address..end).next_back().is_some_and(|(start, mapped)| start + mapped.length > end);
+        if is_cut {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(self.mapped.range(address..end).map(|(start, _)| *start).collect())
     }
 
     fn hide(&mut self, memory: &Memory, start: u64) -> CudaResult<()> {
