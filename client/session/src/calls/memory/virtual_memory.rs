@@ -130,7 +130,8 @@ impl VirtualMemoryCalls for Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         if is_of_host(&properties.location) {
-            log_once!(Warn, "cuMemCreate: physical memory of the host is not supported");
+            // NCCL asks for it as it begins, and does without.
+            log_once!(Info, "cuMemCreate: physical memory of the host is not supported");
             return Err(CudaError::NOT_SUPPORTED);
         }
         let properties = granted_memory(properties)?;
