@@ -185,7 +185,7 @@ fn waits_for_the_others(folder: &TempDir, all_greeted: &Arc<Barrier>, name: &'st
         answer(&mut link, identity, &|body| telemetry.write(body));
         let list = request(&mut link).expect("another question");
         let gpus = || vec![Gpu { name, kind: name, ..Gpu::default() }];
-        answer(&mut link, list, &|body| ListGpusReply { gpus: gpus() }.write(body));
+        answer(&mut link, list, &|body| ListGpusReply { gpus: gpus(), nccl: false }.write(body));
         request(&mut link)
     });
     format!("unix://{}", path.display())

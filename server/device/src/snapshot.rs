@@ -53,6 +53,8 @@ pub struct Snapshot {
     /// For each GPU of the library by index, this one among them: what this one can do with its memory, as the values
     /// of `CUdevice_P2PAttribute` 1 to 4.
     pub peers: Vec<[i32; 4]>,
+    /// Whether memory may be made for fabric handles.
+    pub fabric: bool,
 }
 
 impl Snapshot {

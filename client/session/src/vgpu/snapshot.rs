@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use floe_abi::{Uuid, device_attribute};
+use floe_abi::{CudaError, CudaResult, Uuid, device_attribute, handle_type};
 use floe_image::{ComputeCapability, Takes};
 
 use crate::settings::WantedDevice;
@@ -28,6 +28,8 @@ pub(crate) struct Snapshot {
     pub(crate) granularity: u64,
     /// The parts of a fat binary that it takes.
     pub(crate) takes: Takes,
+    /// Whether memory may be made for fabric handles.
+    pub(crate) fabric: bool,
     attributes: HashMap<u32, i32>,
     limits: HashMap<u32, u64>,
 }
@@ -49,7 +51,7 @@ const CORRECTIONS: &[(u32, i32)] = {
         (a::HOST_REGISTER_SUPPORTED, 1),
         (a::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
         (a::MEMORY_POOLS_SUPPORTED, 1),
-        // Descriptors and fabric handles of the client's own, that name memory of the server. So they need nothing of its driver.
+        // Descriptors and fabric handles of the client's own, that name memory of the server.
         (a::MEMPOOL_SUPPORTED_HANDLE_TYPES, 9),
         (a::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1),
         (a::HANDLE_TYPE_FABRIC_SUPPORTED, 1),
@@ -96,6 +98,7 @@ impl Snapshot {
             priorities: (message.priority_least, message.priority_greatest),
             granularity: message.granularity.max(4096),
             takes: takes(message.code, &attributes),
+            fabric: message.fabric,
             attributes,
             limits: message
                 .limits
@@ -118,6 +121,15 @@ impl Snapshot {
     /// A CUdevice_attribute; `None` where the server's device does not know the number.
     pub(crate) fn attribute(&self, number: u32) -> Option<i32> {
         self.attributes.get(&number).copied()
+    }
+
+    /// Whether memory may be made for these kinds of handles.
+    ///
+    /// # Errors
+    /// NOT_PERMITTED, as a driver has it for a process that may make no fabric handles, whatever the attribute says.
+    pub(crate) fn check_handle_types(&self, kinds: u32) -> CudaResult<()> {
+        let is_refused = kinds & handle_type::FABRIC != 0 && !self.fabric;
+        if is_refused { Err(CudaError::NOT_PERMITTED) } else { Ok(()) }
     }
 
     /// A CUlimit as it was when the session began.
@@ -163,7 +175,19 @@ mod tests {
             priority_greatest: -5,
             granularity: 2 << 20,
             code: 0,
+            fabric: true,
         }
+    }
+
+    #[test]
+    fn fabric_handles_are_refused_where_the_server_has_none_and_descriptors_are_not() {
+        let without = Snapshot::new(&DeviceSnapshot { fabric: false, ..message() }, 0);
+        let with = Snapshot::new(&message(), 0);
+        let kinds = [handle_type::NONE, handle_type::POSIX_FILE_DESCRIPTOR, handle_type::FABRIC, 9];
+        let refused = Err(CudaError::NOT_PERMITTED);
+        assert_eq!(kinds.map(|kinds| without.check_handle_types(kinds)), [Ok(()), Ok(()), refused, refused]);
+        assert_eq!(kinds.map(|kinds| with.check_handle_types(kinds)), [Ok(()); 4]);
+        assert_eq!(without.attribute(device_attribute::HANDLE_TYPE_FABRIC_SUPPORTED), Some(1), "as a driver says");
     }
 
     #[test]

@@ -733,6 +733,7 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
             priority_greatest: -5,
             granularity: options.granularity,
             code: options.code,
+            fabric: true,
         },
     }
 }

@@ -1204,6 +1204,7 @@ impl<'a> Sample<'a> for DeviceSnapshot<'a> {
             priority_greatest: Sample::sample(source),
             granularity: Sample::sample(source),
             code: Sample::sample(source),
+            fabric: Sample::sample(source),
         }
     }
 }

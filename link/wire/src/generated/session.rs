@@ -170,7 +170,7 @@ impl<'a> Field<'a> for AuthenticateReply<'a> {
     }
 }
 
-/// Asks for the GPUs that this server offers.
+/// Asks for the GPUs that this server offers. `nccl` says whether its workers have NCCL to load.
 ///
 /// Kind 0x0003, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -206,17 +206,24 @@ impl Call for ListGpus {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListGpusReply<'a> {
     pub gpus: Vec<Gpu<'a>>,
+    pub nccl: bool,
 }
 
 impl<'a> Field<'a> for ListGpusReply<'a> {
-    const LEAST: usize = <Vec<Gpu<'a>> as Field<'a>>::LEAST;
+    const LEAST: usize = <Vec<Gpu<'a>> as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.gpus.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.gpus.len()));
+        for element in &self.gpus {
+            element.write(out);
+        }
+        let room = crate::reader::room::<1>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.nccl)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { gpus: reader.field("gpus")? })
+        Ok(Self { gpus: reader.field("gpus")?, nccl: reader.field("nccl")? })
     }
 }
 
@@ -1118,7 +1125,7 @@ impl<'a> Field<'a> for Attribute {
     }
 }
 
-/// All that the client answers locally about a device. `code` says which part of a fat binary the device takes: 0, not known, so the client sends everything; 1, machine code of its compute capability where there is some, else PTX; 2, PTX only.
+/// All that the client answers locally about a device. `code` says which part of a fat binary the device takes: 0, not known, so the client sends everything; 1, machine code of its compute capability where there is some, else PTX; 2, PTX only. `fabric` says whether memory may be made for fabric handles: on a server whose own programs may not, a program that asks gets the same error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSnapshot<'a> {
     pub name: &'a str,
@@ -1132,6 +1139,7 @@ pub struct DeviceSnapshot<'a> {
     pub priority_greatest: i32,
     pub granularity: u64,
     pub code: u32,
+    pub fabric: bool,
 }
 
 impl<'a> Field<'a> for DeviceSnapshot<'a> {
@@ -1145,7 +1153,8 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
         + <i32 as Field<'a>>::LEAST
         + <i32 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST;
+        + <u32 as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<4>(out);
@@ -1169,11 +1178,12 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
         for element in &self.limits {
             element.write(out);
         }
-        let room = crate::reader::room::<20>(out);
+        let room = crate::reader::room::<21>(out);
         room[0..4].copy_from_slice(&self.priority_least.to_le_bytes());
         room[4..8].copy_from_slice(&self.priority_greatest.to_le_bytes());
         room[8..16].copy_from_slice(&self.granularity.to_le_bytes());
         room[16..20].copy_from_slice(&self.code.to_le_bytes());
+        room[20..21].copy_from_slice(&[u8::from(self.fabric)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1189,6 +1199,7 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
             priority_greatest: reader.field("priority_greatest")?,
             granularity: reader.field("granularity")?,
             code: reader.field("code")?,
+            fabric: reader.field("fabric")?,
         })
     }
 }

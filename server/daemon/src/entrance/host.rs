@@ -105,7 +105,8 @@ impl Host for Server {
                 share: self.turns.free_share(index),
             })
         };
-        answer(ListGpusReply { gpus: self.offered.iter().filter_map(row).collect() });
+        let gpus = self.offered.iter().filter_map(row).collect();
+        answer(ListGpusReply { gpus, nccl: self.nccl.is_some() });
     }
 
     fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {

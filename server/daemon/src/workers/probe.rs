@@ -51,5 +51,6 @@ pub(crate) fn told<'a>(gpu: &'a Snapshot, probe: &Probe, memory: u64) -> DeviceS
         priority_greatest: gpu.priorities.1,
         granularity: gpu.granularity,
         code: probe.code(),
+        fabric: gpu.fabric,
     }
 }

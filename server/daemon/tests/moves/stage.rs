@@ -81,6 +81,7 @@ fn probe() -> Probe {
         priorities: (0, 0),
         granularity: 1 << 21,
         peers: Vec::new(),
+        fabric: true,
     };
     Probe { kind: "cpu".into(), driver: 13_000, library: "played".into(), gpus: vec![gpu(0, 0), gpu(1, 0), gpu(2, 1)] }
 }

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use floe_abi::{CudaResult, granularity, p2p_attribute};
+use floe_abi::{CudaResult, MemAllocationProperties, granularity, handle_type, p2p_attribute};
 
 use super::Gpu;
 use super::numbers::wide;
-use crate::choice::{OpenLibraryError, open};
+use crate::choice::{Kind, OpenLibraryError, open};
 use crate::{Probe, Snapshot};
 
 /// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
@@ -40,7 +40,20 @@ impl Gpu {
         (0..count).map(pair).collect()
     }
 
-    fn snapshot(&self, count: i32) -> CudaResult<Snapshot> {
+    /// Whether memory may be made for fabric handles. floe's are its own, but programs are told what the driver would tell them:
+    /// PyTorch passes descriptors on only where it was refused these.
+    fn makes_fabric_handles(&self, kind: Kind, bytes: usize) -> bool {
+        if kind == Kind::Cpu {
+            return true;
+        }
+        let properties = MemAllocationProperties { requested_handle_types: handle_type::FABRIC, ..self.properties() };
+        let Ok(made) = self.driver.mem_create(bytes, &properties, 0) else { return false };
+        // Else it goes with this process.
+        let _ = self.driver.mem_release(made);
+        true
+    }
+
+    fn snapshot(&self, count: i32, kind: Kind) -> CudaResult<Snapshot> {
         let driver = self.driver;
         let attribute = |number: i32| driver.device_get_attribute(number.unsigned_abs(), self.device).ok();
         let [bus, slot, domain] = PCI.map(|number| attribute(number).unwrap_or(0));
@@ -58,6 +71,7 @@ impl Gpu {
             priorities: driver.ctx_get_stream_priority_range()?,
             granularity: wide(granularity),
             peers: self.peers(count),
+            fabric: self.makes_fabric_handles(kind, granularity),
         })
     }
 }
@@ -77,7 +91,7 @@ pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
     let name = library_name(&path);
     let gpus = (0..count).map(|index| {
         let gpu = Gpu::start(&name, index, || ())?;
-        let snapshot = gpu.snapshot(count).map_err(|error| failed("looking at a GPU", error))?;
+        let snapshot = gpu.snapshot(count, kind).map_err(|error| failed("looking at a GPU", error))?;
         // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
         let _ = gpu.driver.device_primary_ctx_release(gpu.device);
         Ok(snapshot)

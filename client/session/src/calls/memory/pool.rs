@@ -122,6 +122,7 @@ impl PoolCalls for Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let device = self.device(floe_abi::Device(properties.location.id))?;
+        device.vgpu.snapshot.check_handle_types(properties.handle_types)?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());
         let state = PoolState::created(Arc::clone(&device.vgpu), properties.handle_types, properties.max_size as u64);
         self.pools.insert(handle.id, Arc::new(state));

@@ -136,6 +136,7 @@ impl VirtualMemoryCalls for Client {
         }
         let properties = granted_memory(properties)?;
         let vgpu = self.location_vgpu(&properties.location)?;
+        vgpu.snapshot.check_handle_types(properties.requested_handle_types)?;
         vgpu.errors.report()?;
         if !lock(&vgpu.virtual_memory).is_aligned(bytes as u64) {
             return Err(CudaError::INVALID_VALUE);

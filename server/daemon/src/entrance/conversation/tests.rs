@@ -91,7 +91,7 @@ impl Host for OneGpu {
     }
 
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
-        answer(ListGpusReply { gpus: vec![floe_wire::Gpu { name: "the one", ..Default::default() }] });
+        answer(ListGpusReply { gpus: vec![floe_wire::Gpu { name: "the one", ..Default::default() }], nccl: false });
     }
 
     fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
