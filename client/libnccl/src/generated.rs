@@ -12,6 +12,7 @@ use std::ffi::{c_char, c_int};
 
 use floe_nccl::Code;
 
+use crate::callers;
 use crate::entry::{self, Config, UniqueId};
 
 #[unsafe(no_mangle)]
@@ -136,8 +137,7 @@ pub unsafe extern "C" fn pncclBcast(
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclBroadcast(
+unsafe extern "C" fn own_ncclBroadcast(
     send: usize,
     receive: usize,
     count: usize,
@@ -167,6 +167,8 @@ pub unsafe extern "C" fn pncclBroadcast(
         unsafe { entry::nccl_broadcast(send, receive, count, datatype, root, comm, stream) }
     })
 }
+
+callers::exported!(ncclBroadcast, own_ncclBroadcast);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommAbort(comm: usize) -> Code {
@@ -216,8 +218,7 @@ pub unsafe extern "C" fn pncclCommCuDevice(comm: usize, device: *mut c_int) -> C
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommDeregister(comm: usize, handle: usize) -> Code {
+unsafe extern "C" fn own_ncclCommDeregister(comm: usize, handle: usize) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_comm_deregister(comm, handle) }
@@ -231,6 +232,8 @@ pub unsafe extern "C" fn pncclCommDeregister(comm: usize, handle: usize) -> Code
         unsafe { entry::nccl_comm_deregister(comm, handle) }
     })
 }
+
+callers::exported!(ncclCommDeregister, own_ncclCommDeregister);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommDestroy(comm: usize) -> Code {
@@ -264,8 +267,7 @@ pub unsafe extern "C" fn pncclCommFinalize(comm: usize) -> Code {
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut Code) -> Code {
+unsafe extern "C" fn own_ncclCommGetAsyncError(comm: usize, error: *mut Code) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_comm_get_async_error(comm, error) }
@@ -279,6 +281,8 @@ pub unsafe extern "C" fn pncclCommGetAsyncError(comm: usize, error: *mut Code) -
         unsafe { entry::nccl_comm_get_async_error(comm, error) }
     })
 }
+
+callers::exported!(ncclCommGetAsyncError, own_ncclCommGetAsyncError);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommGetUniqueId() -> Code {
@@ -400,8 +404,7 @@ pub unsafe extern "C" fn pncclCommMemStats() -> Code {
     entry::refuse(c"ncclCommMemStats")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommRegister(comm: usize, buffer: usize, size: usize, handle: *mut usize) -> Code {
+unsafe extern "C" fn own_ncclCommRegister(comm: usize, buffer: usize, size: usize, handle: *mut usize) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_comm_register(comm, buffer, size, handle) }
@@ -415,6 +418,8 @@ pub unsafe extern "C" fn pncclCommRegister(comm: usize, buffer: usize, size: usi
         unsafe { entry::nccl_comm_register(comm, buffer, size, handle) }
     })
 }
+
+callers::exported!(ncclCommRegister, own_ncclCommRegister);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommResume() -> Code {
@@ -526,8 +531,7 @@ pub unsafe extern "C" fn pncclCommUserRank(comm: usize, rank: *mut c_int) -> Cod
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommWindowDeregister() -> Code {
+unsafe extern "C" fn own_ncclCommWindowDeregister() -> Code {
     entry::refuse(c"ncclCommWindowDeregister")
 }
 
@@ -535,6 +539,8 @@ pub unsafe extern "C" fn ncclCommWindowDeregister() -> Code {
 pub unsafe extern "C" fn pncclCommWindowDeregister() -> Code {
     entry::refuse(c"ncclCommWindowDeregister")
 }
+
+callers::exported!(ncclCommWindowDeregister, own_ncclCommWindowDeregister);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommWindowRegister() -> Code {
@@ -556,8 +562,7 @@ pub unsafe extern "C" fn pncclDevCommCreate() -> Code {
     entry::refuse(c"ncclDevCommCreate")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclDevCommDestroy() -> Code {
+unsafe extern "C" fn own_ncclDevCommDestroy() -> Code {
     entry::refuse(c"ncclDevCommDestroy")
 }
 
@@ -565,6 +570,8 @@ pub unsafe extern "C" fn ncclDevCommDestroy() -> Code {
 pub unsafe extern "C" fn pncclDevCommDestroy() -> Code {
     entry::refuse(c"ncclDevCommDestroy")
 }
+
+callers::exported!(ncclDevCommDestroy, own_ncclDevCommDestroy);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGather(
@@ -598,8 +605,7 @@ pub unsafe extern "C" fn pncclGather(
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGetErrorString(result: Code) -> *const c_char {
+unsafe extern "C" fn own_ncclGetErrorString(result: Code) -> *const c_char {
     // SAFETY: the program keeps NCCL's contract of this function.
     unsafe { entry::nccl_get_error_string(result) }
 }
@@ -609,6 +615,8 @@ pub unsafe extern "C" fn pncclGetErrorString(result: Code) -> *const c_char {
     // SAFETY: the program keeps NCCL's contract of this function.
     unsafe { entry::nccl_get_error_string(result) }
 }
+
+callers::exported!(ncclGetErrorString, own_ncclGetErrorString);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetLastError(comm: usize) -> *const c_char {
@@ -622,8 +630,7 @@ pub unsafe extern "C" fn pncclGetLastError(comm: usize) -> *const c_char {
     unsafe { entry::nccl_get_last_error(comm) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> Code {
+unsafe extern "C" fn own_ncclGetUniqueId(id: *mut UniqueId) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_get_unique_id(id) }
@@ -638,8 +645,9 @@ pub unsafe extern "C" fn pncclGetUniqueId(id: *mut UniqueId) -> Code {
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> Code {
+callers::exported!(ncclGetUniqueId, own_ncclGetUniqueId);
+
+unsafe extern "C" fn own_ncclGetVersion(version: *mut c_int) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_get_version(version) }
@@ -654,8 +662,9 @@ pub unsafe extern "C" fn pncclGetVersion(version: *mut c_int) -> Code {
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGinBarrierCreateRequirement() -> Code {
+callers::exported!(ncclGetVersion, own_ncclGetVersion);
+
+unsafe extern "C" fn own_ncclGinBarrierCreateRequirement() -> Code {
     entry::refuse(c"ncclGinBarrierCreateRequirement")
 }
 
@@ -663,6 +672,8 @@ pub unsafe extern "C" fn ncclGinBarrierCreateRequirement() -> Code {
 pub unsafe extern "C" fn pncclGinBarrierCreateRequirement() -> Code {
     entry::refuse(c"ncclGinBarrierCreateRequirement")
 }
+
+callers::exported!(ncclGinBarrierCreateRequirement, own_ncclGinBarrierCreateRequirement);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGroupEnd() -> Code {
@@ -706,8 +717,7 @@ pub unsafe extern "C" fn pncclGroupStart() -> Code {
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclLLA2ACalcSlots() -> Code {
+unsafe extern "C" fn own_ncclLLA2ACalcSlots() -> Code {
     entry::refuse(c"ncclLLA2ACalcSlots")
 }
 
@@ -716,8 +726,9 @@ pub unsafe extern "C" fn pncclLLA2ACalcSlots() -> Code {
     entry::refuse(c"ncclLLA2ACalcSlots")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclLLA2ACreateRequirement() -> Code {
+callers::exported!(ncclLLA2ACalcSlots, own_ncclLLA2ACalcSlots);
+
+unsafe extern "C" fn own_ncclLLA2ACreateRequirement() -> Code {
     entry::refuse(c"ncclLLA2ACreateRequirement")
 }
 
@@ -726,8 +737,9 @@ pub unsafe extern "C" fn pncclLLA2ACreateRequirement() -> Code {
     entry::refuse(c"ncclLLA2ACreateRequirement")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclLsaBarrierCreateRequirement() -> Code {
+callers::exported!(ncclLLA2ACreateRequirement, own_ncclLLA2ACreateRequirement);
+
+unsafe extern "C" fn own_ncclLsaBarrierCreateRequirement() -> Code {
     entry::refuse(c"ncclLsaBarrierCreateRequirement")
 }
 
@@ -736,8 +748,9 @@ pub unsafe extern "C" fn pncclLsaBarrierCreateRequirement() -> Code {
     entry::refuse(c"ncclLsaBarrierCreateRequirement")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclMemAlloc(pointer: *mut usize, size: usize) -> Code {
+callers::exported!(ncclLsaBarrierCreateRequirement, own_ncclLsaBarrierCreateRequirement);
+
+unsafe extern "C" fn own_ncclMemAlloc(pointer: *mut usize, size: usize) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_mem_alloc(pointer, size) }
@@ -752,8 +765,9 @@ pub unsafe extern "C" fn pncclMemAlloc(pointer: *mut usize, size: usize) -> Code
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclMemFree(pointer: usize) -> Code {
+callers::exported!(ncclMemAlloc, own_ncclMemAlloc);
+
+unsafe extern "C" fn own_ncclMemFree(pointer: usize) -> Code {
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_mem_free(pointer) }
@@ -767,6 +781,8 @@ pub unsafe extern "C" fn pncclMemFree(pointer: usize) -> Code {
         unsafe { entry::nccl_mem_free(pointer) }
     })
 }
+
+callers::exported!(ncclMemFree, own_ncclMemFree);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclParamBind() -> Code {
@@ -1142,8 +1158,7 @@ pub unsafe extern "C" fn pncclSignal() -> Code {
     entry::refuse(c"ncclSignal")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclTeamLsa() -> Code {
+unsafe extern "C" fn own_ncclTeamLsa() -> Code {
     entry::refuse(c"ncclTeamLsa")
 }
 
@@ -1152,8 +1167,9 @@ pub unsafe extern "C" fn pncclTeamLsa() -> Code {
     entry::refuse(c"ncclTeamLsa")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclTeamRail() -> Code {
+callers::exported!(ncclTeamLsa, own_ncclTeamLsa);
+
+unsafe extern "C" fn own_ncclTeamRail() -> Code {
     entry::refuse(c"ncclTeamRail")
 }
 
@@ -1161,6 +1177,8 @@ pub unsafe extern "C" fn ncclTeamRail() -> Code {
 pub unsafe extern "C" fn pncclTeamRail() -> Code {
     entry::refuse(c"ncclTeamRail")
 }
+
+callers::exported!(ncclTeamRail, own_ncclTeamRail);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclTeamRankToLsa() -> Code {
@@ -1172,8 +1190,7 @@ pub unsafe extern "C" fn pncclTeamRankToLsa() -> Code {
     entry::refuse(c"ncclTeamRankToLsa")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclTeamRankToWorld() -> Code {
+unsafe extern "C" fn own_ncclTeamRankToWorld() -> Code {
     entry::refuse(c"ncclTeamRankToWorld")
 }
 
@@ -1182,8 +1199,9 @@ pub unsafe extern "C" fn pncclTeamRankToWorld() -> Code {
     entry::refuse(c"ncclTeamRankToWorld")
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclTeamWorld() -> Code {
+callers::exported!(ncclTeamRankToWorld, own_ncclTeamRankToWorld);
+
+unsafe extern "C" fn own_ncclTeamWorld() -> Code {
     entry::refuse(c"ncclTeamWorld")
 }
 
@@ -1191,6 +1209,8 @@ pub unsafe extern "C" fn ncclTeamWorld() -> Code {
 pub unsafe extern "C" fn pncclTeamWorld() -> Code {
     entry::refuse(c"ncclTeamWorld")
 }
+
+callers::exported!(ncclTeamWorld, own_ncclTeamWorld);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclWaitSignal() -> Code {

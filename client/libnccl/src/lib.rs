@@ -3,6 +3,8 @@
 //! It keeps communicators' handles and groups that are not ended yet. Loading it does nothing.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "callers are told apart by the address that they return to")]
+mod callers;
 mod comms;
 #[allow(unsafe_code, reason = "C's pointers are read and written here")]
 mod entry;

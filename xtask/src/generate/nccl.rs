@@ -18,6 +18,9 @@ struct Entry {
     args: Vec<String>,
     gives: Option<String>,
     refused: Option<String>,
+    /// Called by name by NVIDIA's library, which is to get its own.
+    #[serde(default)]
+    by_name: bool,
 }
 
 type Entries = Vec<(String, Entry)>;
@@ -43,16 +46,24 @@ fn exports(entries: &Entries) -> String {
          #![allow(non_snake_case, missing_docs, unreachable_pub, clippy::missing_safety_doc, reason = \"the names and contracts are NCCL's\")]\n\n\
          use std::ffi::{c_char, c_int};\n\n\
          use floe_nccl::Code;\n\n\
+         use crate::callers;\n\
          use crate::entry::{self, Config, UniqueId};\n\n",
     );
     for (name, entry) in entries {
-        for exported in [name.clone(), format!("p{name}")] {
-            let _ = write!(text, "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {exported}");
+        let twin = format!("p{name}");
+        let own = if entry.by_name { format!("own_{name}") } else { name.clone() };
+        for function in [&own, &twin] {
+            let is_exported = *function != own || !entry.by_name;
+            text.push_str(if is_exported { "#[unsafe(no_mangle)]\npub " } else { "" });
+            let _ = write!(text, "unsafe extern \"C\" fn {function}");
             let _ = match &entry.refused {
                 // C's callers clean up their own arguments, so a function may have any number and read none.
                 Some(_) => writeln!(text, "() -> Code {{\nentry::refuse(c\"{name}\")\n}}\n"),
                 None => writeln!(text, "{}", body(name, entry)),
             };
+        }
+        if entry.by_name {
+            let _ = writeln!(text, "callers::exported!({name}, own_{name});\n");
         }
     }
     text
