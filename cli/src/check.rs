@@ -1,14 +1,14 @@
 //! The checks of `floe run` before it becomes the program: the devices exist, and have the memory asked for.
-//! In: settings. Out: nothing, or the first fault. It asks all servers at the same time, each once, and attaches no
-//! vGPU.
+//! In: settings. Out: whether the servers have NCCL, or the first fault. It asks all servers at the same time, each once, and
+//! attaches no vGPU.
 
 use anyhow::{Result, anyhow, bail};
 use floe_session::settings::{Settings, WantedDevice};
 
-use crate::servers::{self, GpuRow};
+use crate::servers::{self, GpuRow, Offer};
 
-/// Asks the servers of the program's devices.
-pub(crate) fn servers(settings: &Settings) -> Result<()> {
+/// Asks the servers of the program's devices. Gives whether all have NCCL.
+pub(crate) fn servers(settings: &Settings) -> Result<bool> {
     let shown = settings.visible.by_index(settings.devices.len());
     let wanted: Vec<&WantedDevice> = match &shown {
         Some(indices) => indices.iter().filter_map(|index| settings.devices.get(*index)).collect(),
@@ -17,8 +17,8 @@ pub(crate) fn servers(settings: &Settings) -> Result<()> {
     let mut names: Vec<&str> = wanted.iter().map(|device| device.place.server.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let answers: Vec<(&str, Result<Vec<GpuRow>>)> = std::thread::scope(|scope| {
-        let ask = |name| scope.spawn(move || (name, servers::gpus_with(name, &settings.credentials)));
+    let answers: Vec<(&str, Result<Offer>)> = std::thread::scope(|scope| {
+        let ask = |name| scope.spawn(move || (name, servers::offer_of(name, &settings.credentials)));
         let asked: Vec<_> = names.into_iter().map(ask).collect();
         asked.into_iter().map(|one| one.join().expect("asking does not panic")).collect()
     });
@@ -28,10 +28,10 @@ pub(crate) fn servers(settings: &Settings) -> Result<()> {
     }
     for device in wanted {
         let name = device.place.server.as_str();
-        let gpus = offered.iter().find(|(server, _)| *server == name).map_or(&[][..], |(_, gpus)| gpus);
-        fits(device, gpus)?;
+        let offer = offered.iter().find(|(server, _)| *server == name).map(|(_, offer)| offer);
+        fits(device, offer.map_or(&[][..], |offer| &offer.gpus))?;
     }
-    Ok(())
+    Ok(!offered.is_empty() && offered.iter().all(|(_, offer)| offer.nccl))
 }
 
 /// Whether a server with these GPUs has the device, and the device the memory asked for.

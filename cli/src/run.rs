@@ -106,16 +106,17 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     let mut command = Command::new(name);
     command.args(rest);
     command.env("LD_LIBRARY_PATH", listed("LD_LIBRARY_PATH", &installation.client_library_folder()?, ":"));
-    let mut flags = flags(arguments, installation)?;
+    let Prepared { mut flags, servers_have_nccl } = flags(arguments, installation)?;
     flags.clear_trace()?;
     let settings = flags.settings()?;
-    if runs_beside_the_gpus(&settings) && settings.job.is_none() {
+    let is_beside = runs_beside_the_gpus(&settings, servers_have_nccl);
+    if is_beside && settings.job.is_none() {
         // Else ranks of this run would find each other's node by their communicators only.
         let random = "/proc/sys/kernel/random/uuid";
         let name = std::fs::read_to_string(random).with_context(|| format!("no name for the job: {random}"))?;
         command.env("FLOE_JOB", name.trim());
     }
-    let libraries = preloaded(&settings, installation)?;
+    let libraries = preloaded(&settings, is_beside, installation)?;
     if let Some(list) = libraries.join(OsStr::new(" ")).to_str().filter(|list| !list.is_empty()) {
         command.env("LD_PRELOAD", listed("LD_PRELOAD", Path::new(list), " "));
     }
@@ -126,9 +127,9 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
 
 /// Libraries whose symbols come first, also where a program opens a library of that name by a path of its own, as PyTorch
 /// does.
-fn preloaded(settings: &Settings, installation: &Installation) -> Result<Vec<OsString>> {
+fn preloaded(settings: &Settings, is_beside: bool, installation: &Installation) -> Result<Vec<OsString>> {
     let mut libraries = Vec::new();
-    if runs_beside_the_gpus(settings) {
+    if is_beside {
         libraries.push(installation.nccl()?.into_os_string());
     }
     if !settings.own_cupti {
@@ -137,38 +138,48 @@ fn preloaded(settings: &Settings, installation: &Installation) -> Result<Vec<OsS
     Ok(libraries)
 }
 
-/// Whether the program's NCCL is floe's: where its vGPUs are on several servers, or it was asked for.
-fn runs_beside_the_gpus(settings: &Settings) -> bool {
+/// Whether the program's NCCL is floe's: where that was asked for, where its vGPUs are on several servers, or on one that has NCCL
+/// and is reached through a network. There NCCL in the program would have memory that is mirrored, which it writes all the time.
+fn runs_beside_the_gpus(settings: &Settings, servers_have_nccl: bool) -> bool {
     let place = |device: &WantedDevice| match device.place.server.split_once("://") {
         Some((_, place)) => place.to_owned(),
         None => device.place.server.clone(),
     };
     let servers: std::collections::BTreeSet<String> = settings.devices.iter().map(place).collect();
+    let is_local = |device: &WantedDevice| matches!(device.place.server.split_once("://"), Some(("unix" | "shm", _)));
+    let is_far = !settings.devices.iter().all(is_local);
     match settings.nccl {
-        Nccl::Auto => servers.len() > 1,
+        Nccl::Auto => servers.len() > 1 || is_far && servers_have_nccl,
         Nccl::Own => false,
         Nccl::Forwarded => true,
     }
 }
 
-/// The settings that the program gets as variables: the flags, plus this machine's devices if no setting names any.
-fn flags(arguments: &Arguments, installation: &Installation) -> Result<ClientFlags> {
+/// The settings that the program gets as variables, and what its servers said.
+struct Prepared {
+    flags: ClientFlags,
+    /// Whether all of them have NCCL; not where they were not asked.
+    servers_have_nccl: bool,
+}
+
+/// The flags, plus this machine's devices if no setting names any.
+fn flags(arguments: &Arguments, installation: &Installation) -> Result<Prepared> {
     let flags = &arguments.flags;
     let settings = flags.settings()?;
     if settings.devices.is_empty() {
         if arguments.network.is_asked_for() {
             bail!("--rtt and --bandwidth need a server at the network's other end\n  name its devices with --on");
         }
-        return own_devices(arguments, installation).map(|devices| flags.with_devices(devices));
+        let flags = own_devices(arguments, installation).map(|devices| flags.with_devices(devices))?;
+        return Ok(Prepared { flags, servers_have_nccl: false });
     }
-    if !arguments.no_check {
-        check::servers(&settings)?;
-    }
+    let servers_have_nccl = !arguments.no_check && check::servers(&settings)?;
+    let mut flags = flags.clone();
     if arguments.network.is_asked_for() {
         let on = flags.devices().context("--rtt and --bandwidth need the devices in --on")?;
-        return relay::put_before(on, arguments.network).map(|devices| flags.with_devices(devices));
+        flags = relay::put_before(on, arguments.network).map(|devices| flags.with_devices(devices))?;
     }
-    Ok(flags.clone())
+    Ok(Prepared { flags, servers_have_nccl })
 }
 
 /// The devices of a private daemon for this program.
@@ -203,11 +214,15 @@ mod tests {
 
     #[test]
     fn nccl_runs_beside_the_gpus_of_several_servers_or_where_that_is_asked_for() {
-        let runs = |devices: &str, nccl: &str| {
+        let with = |devices: &str, nccl: &str, servers_have_nccl| {
             let flags = ClientFlags(vec![(DEVICES, devices.to_owned()), ("nccl", nccl.to_owned())]);
-            runs_beside_the_gpus(&flags.settings().expect("they are settings"))
+            runs_beside_the_gpus(&flags.settings().expect("they are settings"), servers_have_nccl)
         };
+        let runs = |devices: &str, nccl: &str| with(devices, nccl, false);
         assert!(runs("a:0,b:0", "auto") && !runs("a:0,a:1", "auto"));
+        let far = ["a:0", "tcp://a:0,tcp://a:1", "tls://a:0", "unix:///s:0,a:1"];
+        assert!(far.iter().all(|devices| with(devices, "auto", true) && !with(devices, "own", true)));
+        assert!(!with("unix:///s:0,shm:///s:1", "auto", true), "a local server shares memory with NCCL in the program");
         assert!(!runs("unix:///s:0,shm:///s:1", "auto"), "one server, whatever the way there");
         assert!(runs("a:0", "forwarded") && !runs("a:0,b:0", "own"));
     }

@@ -302,7 +302,7 @@ fn ask_with_identity<M: Call>(server: &str, credentials: &Credentials, message: 
 
 /// The GPUs of a server.
 pub(crate) fn gpus_of(server: &str) -> Result<Vec<GpuRow>> {
-    gpus_with(server, &settings()?.credentials)
+    Ok(offer_of(server, &settings()?.credentials)?.gpus)
 }
 
 /// Two GPUs of a server.
@@ -332,10 +332,18 @@ pub(crate) fn pairs_of(server: &str, gpus: &[GpuRow]) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// The GPUs of a server that gets these credentials.
-pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<GpuRow>> {
+/// What a server has for programs.
+pub(crate) struct Offer {
+    pub(crate) gpus: Vec<GpuRow>,
+    /// Whether its workers have NCCL to load.
+    pub(crate) nccl: bool,
+}
+
+/// The offer of a server that gets these credentials.
+pub(crate) fn offer_of(server: &str, credentials: &Credentials) -> Result<Offer> {
     let body = ask(server, credentials, &ListGpus {})?;
-    gpu_rows(server, &body)
+    let gpus = gpu_rows(server, &body)?;
+    Ok(Offer { gpus, nccl: ListGpus::decode_reply(&body).is_ok_and(|reply| reply.nccl) })
 }
 
 /// The rows of a reply to `ListGpus`.

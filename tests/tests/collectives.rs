@@ -153,6 +153,24 @@ fn two_ranks_of_a_process_on_one_daemon_when_told() {
     daemon.wait_for_workers(0);
 }
 
+/// Nobody has told it: a server that has NCCL and is reached through a network. The program finds floe's library by no other way.
+#[test]
+fn two_ranks_of_a_process_on_one_daemon_through_a_network() {
+    let built = Built::new();
+    let library = built.path("libnccl.so.2").display().to_string();
+    let run = |nccl: &str, local: bool| {
+        let daemon = Floed::start_with(&["--nccl", nccl], &[]);
+        let address = if local { daemon.unix() } else { daemon.tcp() };
+        let program = built.program(&["together", "2"]).flag("--on").flag(&format!("{address}:0,{address}:0"));
+        program.variable("FLOE_TOKEN_FILE", &daemon.token_file().display().to_string()).run()
+    };
+    is_right(&run(&library, false));
+    for (nccl, local) in [("off", false), (&*library, true)] {
+        let outcome = run(nccl, local);
+        assert!(outcome.stderr.contains("libnccl.so.2"), "{nccl} {local}: {}{}", outcome.stdout, outcome.stderr);
+    }
+}
+
 /// Runs both ranks, each in a process of its own on a daemon of its own.
 fn ranks_of_two_processes(built: &Built, daemons: &[Floed; 2], mode: &[&str]) -> [Outcome; 2] {
     let id = built.path("id").display().to_string();
@@ -233,6 +251,19 @@ fn a_server_without_nccl_says_so() {
 }
 
 /// Every name of NCCL's header that a program may be linked with.
+#[test]
+fn an_nccl_that_is_opened_by_a_path_calls_its_own_functions() {
+    let built = Built::new();
+    built.compile("nccl_by_path.c", "libnccl-of-its-own.so", &["-DLIBRARY", "-shared", "-fPIC"], &[]);
+    built.compile("nccl_by_path.c", "nccl_by_path", &[], &[]);
+    let library = built.path("libnccl.so.2").display().to_string();
+    let daemon = Floed::start_with(&["--nccl", &library], &[]);
+    let its_own = built.path("libnccl-of-its-own.so").display().to_string();
+    let program = Program::new(built.path("nccl_by_path"), &[&its_own, "22809"]);
+    let program = program.on(&daemon, daemon.tcp());
+    is_right(&program.flag("--nccl").flag("forwarded").run());
+}
+
 #[test]
 fn floes_library_has_every_name_of_its_table_and_its_twin() {
     let table = std::fs::read_to_string(repository().join("api/nccl/entries.toml")).expect("it is there");

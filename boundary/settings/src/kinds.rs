@@ -355,7 +355,8 @@ impl Kind for Trace {
 /// Where NCCL runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nccl {
-    /// Beside the GPUs where vGPUs are on several servers, else in the program.
+    /// Beside the GPUs where vGPUs are on several servers, or on one that has NCCL and is reached through a network; else in
+    /// the program.
     #[default]
     Auto,
     /// In the program.
