@@ -4,6 +4,7 @@
 
 mod checks;
 mod libraries;
+mod silence;
 mod variants;
 
 use std::collections::BTreeMap;
@@ -87,7 +88,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("frameworks-logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
-    let server = Server::start(&installation, &arguments.equipment.device_library, folder.path())?;
+    let (library, nccl) = (&arguments.equipment.device_library, arguments.equipment.nccl());
+    let nccl: Vec<&str> = nccl.iter().map(String::as_str).collect();
+    let server = Server::start_with(&installation, library, folder.path(), &nccl)?;
     let gpu = server.gpu(&installation)?;
     let programs = Programs {
         arguments,
@@ -159,7 +162,27 @@ impl Programs<'_> {
         if self.arguments.floe_only {
             return Ok(compared(variant, &floe, &floe));
         }
-        Ok(compared(variant, &self.run(variant, &words, Way::Native)?, &floe))
+        let mut all = compared(variant, &self.run(variant, &words, Way::Native)?, &floe);
+        if all.iter().all(|check| check.verdict == Verdict::Passed) {
+            all.push(self.silence(variant)?);
+        }
+        Ok(all)
+    }
+
+    /// Whether a program that ran right wrote to its stderr what it does not write natively.
+    fn silence(&self, variant: &Variant) -> Result<Compared> {
+        let [native, floe] = [Way::Native, self.arguments.way].map(|way| {
+            let log = self.log(variant, way);
+            std::fs::read(&log).with_context(|| format!("cannot read: {}", log.display()))
+        });
+        let reason = silence::broken(&String::from_utf8_lossy(&native?), &String::from_utf8_lossy(&floe?));
+        let verdict = if reason.is_none() { Verdict::Passed } else { Verdict::Failed };
+        Ok(Compared { file: variant.title.clone(), check: silence::NAME.to_owned(), verdict, reason })
+    }
+
+    fn log(&self, variant: &Variant, way: Way) -> PathBuf {
+        let name: String = variant.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        self.logs.join(format!("{name}.{}.log", way.name()))
     }
 
     /// The words of the program, built first where it is a CUDA source.
@@ -172,11 +195,20 @@ impl Programs<'_> {
 
     fn run(&self, variant: &Variant, words: &[PathBuf], way: Way) -> Result<Outcomes> {
         eprintln!("floe-bench: {}, {}", variant.title, way.name());
-        let name: String = variant.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        checks::run(&self.logs.join(format!("{name}.{}.log", way.name())), || {
-            let mut command = self.server.started(self.installation, words, way, self.cpu_device);
+        let count = if variant.every_gpu { 2 } else { 1 };
+        let vgpus = self.server.devices(way, count);
+        let log = self.log(variant, way);
+        // Kernels that the other way's run has left in a cache would not be compiled, nor their warnings be said, by this one.
+        let caches = self.built.join(log.file_stem().unwrap_or_default());
+        checks::run(&log, || {
+            let mut command = self.server.started_on(self.installation, words, way, &vgpus, self.cpu_device);
+            if way == Way::Native && variant.every_gpu {
+                command.env("CUDA_VISIBLE_DEVICES", "0,1");
+            }
             command.envs(variant.environment.iter().map(|(name, value)| (name, value)));
             command.env("PYTHONDONTWRITEBYTECODE", "1");
+            command.env("TORCHINDUCTOR_CACHE_DIR", caches.join("inductor"));
+            command.env("TRITON_CACHE_DIR", caches.join("triton"));
             command
         })
     }

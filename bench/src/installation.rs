@@ -28,6 +28,16 @@ impl Equipment {
         }
         can
     }
+
+    /// The flags of a server whose workers load the NCCL of its Python, where that has one; else the server looks for itself.
+    pub(crate) fn nccl(&self) -> Vec<String> {
+        let script = "import nvidia.nccl; print(*nvidia.nccl.__path__, sep='\\n')";
+        let output = Command::new(&self.python).args(["-c", script]).stderr(Stdio::null()).output();
+        let said = output.map(|output| output.stdout).unwrap_or_default();
+        let places = String::from_utf8_lossy(&said).into_owned();
+        let library = places.lines().map(|place| Path::new(place).join("lib/libnccl.so.2")).find(|file| file.is_file());
+        library.map_or_else(Vec::new, |file| vec!["--nccl".to_owned(), file.display().to_string()])
+    }
 }
 
 /// `PREFIX/{bin,lib,share}`.

@@ -77,11 +77,16 @@ impl Server {
         Self::start_at("127.0.0.1:0", installation, library, folder, flags)
     }
 
-    /// Two, with one token, each of which knows the other by every way. The second has a folder within `folder`.
+    /// Two, with one token and more flags, each of which knows the other by every way. The second has a folder within `folder`.
     ///
     /// # Errors
     /// When one does not listen.
-    pub(crate) fn start_two(installation: &Installation, library: &str, folder: &Path) -> Result<[Self; 2]> {
+    pub(crate) fn start_two(
+        installation: &Installation,
+        library: &str,
+        folder: &Path,
+        flags: &[&str],
+    ) -> Result<[Self; 2]> {
         let folders = [folder.to_path_buf(), folder.join("second")];
         std::fs::create_dir_all(&folders[1]).context("no folder for the second server")?;
         // Each has to know the other's port before that listens.
@@ -92,7 +97,7 @@ impl Server {
             let (port, socket) = (ports[1 - index], folders[1 - index].join("floed.sock"));
             let other = format!("localhost:{port},unix://{}", socket.display());
             let at = format!("127.0.0.1:{}", ports[index]);
-            Self::start_at(&at, installation, library, &folders[index], &["--peer", &other])
+            Self::start_at(&at, installation, library, &folders[index], &[flags, &["--peer", &other]].concat())
         };
         let first = start(0)?;
         std::fs::copy(folders[0].join("token"), folders[1].join("token")).context("the first has no token")?;

@@ -72,7 +72,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
     let library = &arguments.equipment.device_library;
-    let [server, second] = Server::start_two(&installation, library, folder.path())?;
+    let nccl = arguments.equipment.nccl();
+    let nccl: Vec<&str> = nccl.iter().map(String::as_str).collect();
+    let [server, second] = Server::start_two(&installation, library, folder.path(), &nccl)?;
     let gpu = server.gpu(&installation)?;
     let bench = Bench {
         installation: &installation,

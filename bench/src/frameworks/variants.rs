@@ -15,6 +15,8 @@ pub(crate) struct Variant {
     pub(crate) environment: Vec<(String, String)>,
     /// It takes the whole device's memory, or measures it.
     pub(crate) alone: bool,
+    /// It uses several GPUs: two, or natively one where there is no other.
+    pub(crate) every_gpu: bool,
 }
 
 /// The files that were asked for, each as often as it names settings.
@@ -36,7 +38,9 @@ pub(crate) fn chosen(folder: &Path, only: &[String]) -> Result<Vec<Variant>> {
         for environment in settings(&text) {
             let words: Vec<String> = environment.iter().map(|(name, value)| format!(" {name}={value}")).collect();
             let title = format!("{stem}{}", words.concat());
-            variants.push(Variant { title, source: source.clone(), environment, alone: runs_alone(&text) });
+            let (source, says) = (source.clone(), |line| says(&text, line));
+            let (alone, every_gpu) = (says("# run alone"), says("# every gpu"));
+            variants.push(Variant { title, source, environment, alone, every_gpu });
         }
     }
     Ok(variants)
@@ -58,9 +62,9 @@ fn settings(text: &str) -> Vec<Vec<(String, String)>> {
     if found.is_empty() { vec![Vec::new()] } else { found }
 }
 
-/// Does a file ask for the device to itself?
-fn runs_alone(text: &str) -> bool {
-    text.lines().any(|line| line == "# run alone")
+/// Whether a file has this line.
+fn says(text: &str, wanted: &str) -> bool {
+    text.lines().any(|line| line == wanted)
 }
 
 #[cfg(test)]
@@ -75,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_asks_for_it_runs_alone() {
-        assert!(runs_alone("\"\"\"Text.\"\"\"\n# run alone\n"));
-        assert!(!runs_alone("x = 1  # run alone"));
+    fn a_file_asks_by_a_line_of_its_own() {
+        assert!(says("\"\"\"Text.\"\"\"\n# run alone\n", "# run alone"));
+        assert!(!says("x = 1  # run alone", "# run alone"));
     }
 }

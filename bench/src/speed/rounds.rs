@@ -120,10 +120,6 @@ impl Bench<'_> {
         let mut command = self.server.started_on(self.installation, &words, way, &vgpus, self.cpu_device);
         command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("FLOE_STATS", format!("json:{}", counts.display()));
-        if way == Way::Tcp && workload.least_gpus() > 1 {
-            // As docs/explanation/nccl.md advises: through a network NCCL belongs beside the GPUs.
-            command.env("FLOE_NCCL", "forwarded");
-        }
         if self.rotate {
             command.env("FLOE_BENCH_ROTATE", "1");
         }
