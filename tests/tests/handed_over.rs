@@ -255,12 +255,22 @@ fn a_socket_that_another_holder_shuts_down_is_left_and_the_others_serve() {
     let folder = tempfile::tempdir().expect("a folder");
     let unix = UnixListener::bind(folder.path().join("systemd.sock")).expect("bound");
     let tcp = TcpListener::bind("127.0.0.1:0").expect("bound");
-    let mut daemon = start(vec![("x", handed(&unix)), ("x", handed(&tcp))], &[], &[]);
+    let metrics = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let all = vec![("x", handed(&unix)), ("x", handed(&tcp)), ("metrics", handed(&metrics))];
+    let mut daemon = start(all, &[], &[]);
     let addresses = daemon.listening(2);
-    rustix::net::shutdown(&unix, rustix::net::Shutdown::Both).expect("shut");
+    for socket in [unix.as_fd(), metrics.as_fd()] {
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Both).expect("shut");
+    }
     passes(&on(&addresses[1], Some(&daemon.folder.path().join("token"))));
     let words = format!("no more connections at {}: whoever else has its socket has shut it down\n", addresses[0]);
     assert_eq!(daemon.text("log").matches(&words).count(), 1, "{}", daemon.text("log"));
+    let port = metrics.local_addr().expect("known");
+    let words = format!("no more figures at {port}: whoever else has its socket has shut it down\n");
+    let begin = Instant::now();
+    while daemon.text("log").matches(&words).count() != 1 {
+        assert!(begin.elapsed() < PATIENCE, "{}", daemon.text("log"));
+    }
     // It waits without a turn of its loop: nothing else happens here.
     let before = ticks(&daemon.process);
     std::thread::sleep(Duration::from_secs(2));

@@ -36,6 +36,8 @@ pub trait Source: Send + 'static {
     fn pulse(&self) -> &Pulse;
     /// Why no new session would be taken now; `None`: one would be.
     fn refuses(&self) -> Option<String>;
+    /// Another holder of the port's socket has shut it down: nobody can connect any more.
+    fn is_shut(&self, address: SocketAddr);
 }
 
 /// The limits of the port's peers, and of the main loop.
@@ -61,17 +63,18 @@ impl Default for Limits {
 
 /// The port.
 pub struct Port<S> {
-    listener: TcpListener,
+    /// `None`: nobody can connect any more.
+    listener: Option<TcpListener>,
     source: Arc<S>,
     limits: Limits,
-
+    address: SocketAddr,
     crowd: Crowd,
     visitors: BTreeMap<u64, Visitor>,
     page: Option<(Instant, String)>,
 }
 
 impl<S: Source + Sync> Port<S> {
-    /// Serves on a thread of its own, until the process ends.
+    /// Serves on a thread of its own, until the process ends or another holder of the socket shuts it down.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -80,18 +83,22 @@ impl<S: Source + Sync> Port<S> {
         let address = listener.local_addr()?;
         let crowd = Crowd::new(limits.all, limits.each);
         let visitors = BTreeMap::new();
-        let port = Self { listener, source, limits, crowd, visitors, page: None };
+        let port = Self { listener: Some(listener), source, limits, address, crowd, visitors, page: None };
         std::thread::Builder::new().name("metrics".into()).spawn(move || port.serve())?;
         Ok(address)
     }
 
     fn serve(mut self) {
-        loop {
-            let (has_arrived, ready) = self.wait();
+        while self.listener.is_some() || !self.visitors.is_empty() {
+            let (arrived, ready) = self.wait();
             for number in ready {
                 self.attend(number);
             }
-            if has_arrived {
+            if arrived.intersects(PollFlags::RDHUP | PollFlags::HUP) {
+                // It would be ready for ever.
+                self.listener = None;
+                self.source.is_shut(self.address);
+            } else if !arrived.is_empty() {
                 self.accept();
             }
             let now = Instant::now();
@@ -105,26 +112,28 @@ impl<S: Source + Sync> Port<S> {
         }
     }
 
-    /// Waits for connections or for what they send. Returns whether there are new ones, and those that are ready.
-    fn wait(&self) -> (bool, Vec<u64>) {
-        let own = PollFd::new(&self.listener, PollFlags::IN);
+    /// Waits for connections or for what they send. Returns what there is of the listener, and those that are ready.
+    fn wait(&self) -> (PollFlags, Vec<u64>) {
+        let own = self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN | PollFlags::RDHUP));
         let its = self.visitors.values().map(|visitor| PollFd::new(&visitor.socket, visitor.waits_for()));
-        let mut watched: Vec<_> = std::iter::once(own).chain(its).collect();
+        let mut watched: Vec<_> = own.chain(its).collect();
         let until = self.visitors.values().map(|visitor| visitor.until).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // One millisecond more: some systems ignore fractions, and would not wait at all.
         let left = left.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
         if poll(&mut watched, left.as_ref()).is_err() {
-            return (false, Vec::new());
+            return (PollFlags::empty(), Vec::new());
         }
-        let is_ready = |watched: &PollFd<'_>| !watched.revents().is_empty();
-        let ready = self.visitors.keys().zip(&watched[1..]).filter(|(_, watched)| is_ready(watched));
-        (is_ready(&watched[0]), ready.map(|(number, _)| *number).collect())
+        let (own, its) = watched.split_at(usize::from(self.listener.is_some()));
+        let ready = self.visitors.keys().zip(its).filter(|(_, watched)| !watched.revents().is_empty());
+        let arrived = own.first().map_or(PollFlags::empty(), PollFd::revents);
+        (arrived, ready.map(|(number, _)| *number).collect())
     }
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok((socket, peer)) => {
                     let Ok(visitor) = Visitor::new(socket, Instant::now() + self.limits.time) else { continue };
                     let (number, leaving) = self.crowd.arrive(peer.ip());

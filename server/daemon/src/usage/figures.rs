@@ -62,6 +62,10 @@ impl Source for Watched {
         &self.0.pulse
     }
 
+    fn is_shut(&self, address: SocketAddr) {
+        warn(format_args!("no more figures at {address}: whoever else has its socket has shut it down"));
+    }
+
     fn refuses(&self) -> Option<String> {
         if self.0.offered.is_empty() {
             return Some("no GPU is offered".to_owned());

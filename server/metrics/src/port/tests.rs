@@ -12,6 +12,7 @@ struct Made {
     tally: Tally,
     pulse: Pulse,
     is_full: AtomicBool,
+    shut: std::sync::Mutex<Vec<SocketAddr>>,
     looks: AtomicU32,
 }
 
@@ -29,15 +30,23 @@ impl Source for Made {
         &self.pulse
     }
 
+    fn is_shut(&self, address: SocketAddr) {
+        self.shut.lock().expect("whole").push(address);
+    }
+
     fn refuses(&self) -> Option<String> {
         self.is_full.load(Ordering::Relaxed).then(|| "full: sessions 1 of 1".to_owned())
     }
 }
 
 fn started(limits: Limits) -> (SocketAddr, Arc<Made>) {
+    started_on(TcpListener::bind("127.0.0.1:0").expect("a port"), limits)
+}
+
+fn started_on(listener: TcpListener, limits: Limits) -> (SocketAddr, Arc<Made>) {
     let pulse = Pulse::new().expect("a descriptor");
-    let made = Made { tally: Tally::default(), pulse, is_full: AtomicBool::new(false), looks: AtomicU32::new(0) };
-    let made = Arc::new(made);
+    let (tally, is_full, looks) = (Tally::default(), AtomicBool::new(false), AtomicU32::new(0));
+    let made = Arc::new(Made { tally, pulse, is_full, shut: std::sync::Mutex::default(), looks });
     let looping = Arc::clone(&made);
     std::thread::spawn(move || {
         loop {
@@ -45,7 +54,6 @@ fn started(limits: Limits) -> (SocketAddr, Arc<Made>) {
             looping.pulse.beat();
         }
     });
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     (Port::start(listener, Arc::clone(&made), limits).expect("a thread"), made)
 }
 
@@ -196,4 +204,28 @@ fn who_reads_nothing_and_asks_again_and_again_has_one_answer() {
         let _ = socket.write_all(b"GET /healthz HTTP/1.1\r\n\r\n");
     }
     assert_eq!(rest(socket).matches("HTTP/1.1").count(), 1);
+}
+
+#[test]
+fn a_port_that_another_holder_shuts_down_answers_who_is_there_and_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let other = listener.try_clone().expect("one more descriptor");
+    let (address, made) = started_on(listener, patient());
+    // It is accepted before the socket is shut down: a later one has its answer.
+    let mut early = connected(address);
+    assert!(got(address, "/healthz").ends_with("ok\n"));
+    rustix::net::shutdown(&other, rustix::net::Shutdown::Both).expect("shut");
+    let begin = Instant::now();
+    while made.shut.lock().expect("whole").is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "it says so");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    early.write_all(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n").expect("sent");
+    assert!(rest(early).ends_with("ok\n"));
+    // The thread had the source; the test and the main loop have the others.
+    while Arc::strong_count(&made) > 2 {
+        assert!(begin.elapsed() < Duration::from_secs(300), "its thread ends");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(*made.shut.lock().expect("whole"), [address], "once");
 }
