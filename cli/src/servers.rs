@@ -236,7 +236,7 @@ pub(crate) fn each<M: Call + Sync, R>(servers: &Listed, message: &M, rows_of: Ro
     let mut code = ExitCode::SUCCESS;
     let answers = answers(&servers.names, message)?;
     for (index, (server, answer)) in servers.names.iter().zip(answers).enumerate() {
-        let mut is_new = |identity: Vec<u8>| identity.is_empty() || seen.insert(identity);
+        let mut is_new = |identity: Identity| identity.is_none_or(|identity| seen.insert(identity));
         let shown = answer.map(|(identity, body)| is_new(identity).then_some(body));
         match shown.and_then(|body| body.map_or_else(|| Ok(Vec::new()), |body| rows_of(server, &body))) {
             Ok(answer) => rows.extend(answer),
@@ -252,20 +252,22 @@ pub(crate) fn each<M: Call + Sync, R>(servers: &Listed, message: &M, rows_of: Ro
     Ok((rows, code))
 }
 
-/// The identity that a server tells, and its reply. A single one is not asked who it is.
-type Answer = Result<(Vec<u8>, Vec<u8>)>;
+/// What tells a server from every other, by whatever address it is reached; `None` where it has not proved it.
+pub(crate) type Identity = Option<[u8; 32]>;
+/// A server's identity, and its reply. A single one is not asked who it is.
+type Answer = Result<(Identity, Vec<u8>)>;
 
 /// The answers of these servers, in their order.
 fn answers<M: Call + Sync>(servers: &[String], message: &M) -> Result<Vec<Answer>> {
     let credentials = &settings()?.credentials;
     if let [server] = servers {
-        return Ok(vec![ask(server, credentials, message).map(|body| (Vec::new(), body))]);
+        return Ok(vec![ask(server, credentials, message).map(|body| (None, body))]);
     }
     Ok(each_by_many(servers, |server| ask_with_identity(server, credentials, message)))
 }
 
 /// What `asks` says of each, in their order. At most [`AT_ONCE`] are asked at once, and fewer where the system has no more threads.
-fn each_by_many<A: Send>(servers: &[String], asks: impl Fn(&str) -> A + Sync) -> Vec<A> {
+pub(crate) fn each_by_many<A: Send>(servers: &[String], asks: impl Fn(&str) -> A + Sync) -> Vec<A> {
     let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let ask_what_is_left = || {
         let take = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, servers.get(index)?)));
@@ -292,12 +294,8 @@ fn each_by_many<A: Send>(servers: &[String], asks: impl Fn(&str) -> A + Sync) ->
 type RowsOf<R> = fn(&str, &[u8]) -> Result<Vec<R>>;
 
 fn ask_with_identity<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Answer {
-    // No GPU has this index, so that none is read.
-    let identity = ReadTelemetry { host: "", gpus: vec![u32::MAX], slow: false, lasting: false };
-    let (body, inquiry) = Inquiry::open(server, credentials)?.ask_first(&identity)?;
-    let reply =
-        ReadTelemetry::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
-    Ok((reply.server.to_vec(), inquiry.ask(message)?))
+    let (identity, inquiry) = Inquiry::open(server, credentials)?.identify()?;
+    Ok((identity, inquiry.ask(message)?))
 }
 
 /// The GPUs of a server.
@@ -409,8 +407,7 @@ pub(crate) struct Look {
     pub(crate) gpus: Vec<GpuRow>,
     pub(crate) sessions: Vec<SessionRow>,
     pub(crate) loads: Vec<Load>,
-    /// Random bytes that tell this server from every other, wherever it is reached.
-    pub(crate) identity: Vec<u8>,
+    pub(crate) identity: Identity,
 }
 
 /// How busy a GPU is; `None` where its server cannot read it.
@@ -428,7 +425,7 @@ pub(crate) struct Load {
 
 /// Asks a server for its GPUs, its sessions and its GPUs' readings, on one connection.
 pub(crate) fn look(server: &str, credentials: &Credentials) -> Result<Look> {
-    let inquiry = Inquiry::open(server, credentials)?;
+    let (identity, inquiry) = Inquiry::open(server, credentials)?.identify()?;
     let (gpus, inquiry) = inquiry.ask_first(&ListGpus {})?;
     let (sessions, inquiry) = inquiry.ask_first(&ListSessions {})?;
     let readings = inquiry.ask(&ReadTelemetry { host: "", gpus: Vec::new(), slow: false, lasting: false })?;
@@ -447,7 +444,7 @@ pub(crate) fn look(server: &str, credentials: &Credentials) -> Result<Look> {
         gpus: gpu_rows(server, &gpus)?,
         sessions: session_rows(server, &sessions)?,
         loads: readings.gpus.iter().map(load).collect(),
-        identity: readings.server.to_vec(),
+        identity,
     })
 }
 

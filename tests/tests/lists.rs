@@ -1,16 +1,20 @@
 //! What `floe gpus` and `floe ps` list where nobody has said `--on`: this machine's daemon and the servers of the settings. In: two
 //! daemons, one at the socket where a machine's own daemon is. Out: the rows, and what is said on stderr.
 
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use floe_tests::{Floed, Port, installation};
-use floe_transport::Link;
-use floe_wire::{Field as _, Gpu, HelloReply, ListGpusReply, NEWEST_VERSION, ReadTelemetryReply, Reply};
+use floe_transport::{Address, Answering, Link, Peer, Secret, Trust};
+use floe_wire::{
+    Field as _, Gpu, Hello, HelloReply, Identify, IdentifyReply, ListGpusReply, ListSessionsReply, MAGIC,
+    NEWEST_VERSION, OLDEST_VERSION, Push, Reply, Request, SessionRow,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -160,35 +164,123 @@ fn a_named_server_that_does_not_answer_is_an_error_beside_the_rows_of_the_others
     assert_eq!(machine.lists("ps"), (Vec::new(), Some(1), said));
 }
 
+/// What a server made by hand says who it is: the body of the reply to this question.
+type Identifies = Box<dyn FnMut(&Identify<'_>) -> Vec<u8> + Send>;
+
+/// Serves one connection: greets without asking for a proof, says who it is, and lists one GPU of this name.
+fn serve(mut link: Link, name: &str, mut greeted: impl FnMut(), mut identifies: Identifies) {
+    while let Ok(Some(frame)) = link.receive(Some(Instant::now() + PATIENCE)) {
+        let (sequence, mut body) = (frame.sequence, Vec::new());
+        match Request::decode(frame.kind, frame.payload).expect("a message") {
+            Request::Hello(_) => {
+                greeted();
+                HelloReply { version: NEWEST_VERSION, server: "test", authenticate: false, nonce: &[] }
+                    .write(&mut body);
+            }
+            Request::Identify(question) => body = identifies(&question),
+            Request::ListGpus(_) => {
+                ListGpusReply { gpus: vec![Gpu { name, kind: name, ..Gpu::default() }] }.write(&mut body);
+            }
+            Request::ListSessions(_) => {
+                let row = SessionRow { program: name, ..SessionRow::default() };
+                ListSessionsReply { sessions: vec![row] }.write(&mut body);
+            }
+            other => panic!("{}", other.name()),
+        }
+        link.send(&Reply { request: sequence, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+    }
+}
+
 /// A server made by hand that answers a conversation's greeting when everybody else of these was greeted as well, and has one GPU
 /// of this name.
 fn waits_for_the_others(folder: &TempDir, all_greeted: &Arc<Barrier>, name: &'static str) -> String {
     let path = folder.path().join(name.split(' ').next().expect("a word"));
     let (listener, all_greeted) = (UnixListener::bind(&path).expect("bound"), Arc::clone(all_greeted));
     std::thread::spawn(move || {
-        let mut link = Link::new(listener.accept().expect("somebody comes").0.into());
-        let request = |link: &mut Link| {
-            let frame = link.receive(Some(Instant::now() + PATIENCE)).ok().flatten();
-            frame.map(|frame| frame.sequence)
-        };
-        let answer = |link: &mut Link, request, write: &dyn Fn(&mut Vec<u8>)| {
+        let link = Link::new(listener.accept().expect("somebody comes").0.into());
+        let greeted = || _ = all_greeted.wait();
+        let nobody = |_: &Identify<'_>| {
             let mut body = Vec::new();
-            write(&mut body);
-            link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+            IdentifyReply { server: name.as_bytes(), proof: &[] }.write(&mut body);
+            body
         };
-        let greeting = request(&mut link).expect("a greeting");
-        all_greeted.wait();
-        let hello = HelloReply { version: NEWEST_VERSION, server: "test", authenticate: false, nonce: &[] };
-        answer(&mut link, greeting, &|body| hello.write(body));
-        let identity = request(&mut link).expect("a question");
-        let telemetry = ReadTelemetryReply { server: name.as_bytes(), ..ReadTelemetryReply::default() };
-        answer(&mut link, identity, &|body| telemetry.write(body));
-        let list = request(&mut link).expect("another question");
-        let gpus = || vec![Gpu { name, kind: name, ..Gpu::default() }];
-        answer(&mut link, list, &|body| ListGpusReply { gpus: gpus(), nccl: false }.write(body));
-        request(&mut link)
+        serve(link, name, greeted, Box::new(nobody));
     });
     format!("unix://{}", path.display())
+}
+
+/// The next reply's body.
+fn hears(link: &mut Link) -> Vec<u8> {
+    let frame = link.receive(Some(Instant::now() + PATIENCE)).expect("a frame").expect("a reply");
+    match Push::decode(frame.kind, frame.payload).expect("a message") {
+        Push::Reply(reply) if reply.status == 0 => reply.body.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server that knows the token of another one, if that has one, and says that it is that one: it logs in there and passes on the
+/// client's challenge and the answer.
+fn liar(about: &str, token: Option<&Path>) -> String {
+    let secret = token.map(|file| Secret::of(std::fs::read_to_string(file).expect("a token").trim()));
+    let (about, listener) = (about.parse::<Address>().expect("an address"), TcpListener::bind("127.0.0.1:0"));
+    let listener = listener.expect("bound");
+    let address = format!("tcp://{}", listener.local_addr().expect("known"));
+    std::thread::spawn(move || {
+        while let Ok((socket, peer)) = listener.accept() {
+            let link = Link::accepted(Arc::new(socket.into()), &Peer::Tcp(peer)).expect("set up");
+            let by = Answering { secret: secret.as_ref().map(|secret| secret as _), ..Answering::default() };
+            let link = link.answer(&by, Instant::now() + PATIENCE).expect("it speaks as it should");
+            let (about, secret) = (about.clone(), secret.clone());
+            let as_the_other = move |question: &Identify<'_>| {
+                let trust = Trust { tls: None, secret: secret.as_ref() };
+                let mut other = floe_transport::connect(&about, PATIENCE, &trust).expect("it is there");
+                let hello = Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" };
+                other.send_in_person(&hello).expect("sent");
+                hears(&mut other);
+                other.send(question).expect("sent");
+                hears(&mut other)
+            };
+            serve(link, "liar", || {}, Box::new(as_the_other));
+        }
+    });
+    address
+}
+
+/// Whether lists have the rows of both, of whom the first says that it is the second.
+#[track_caller]
+fn are_both_listed(machine: &Machine, servers: [&str; 2]) {
+    assert_eq!(machine.gpus(), servers);
+    let mut program = program(servers[1]);
+    let begin = Instant::now();
+    loop {
+        let (rows, code, said) = machine.lists("ps");
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{rows:?}");
+        if servers_of(&rows) == servers {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "two sessions: {rows:?}");
+    }
+    program.0.kill().and_then(|()| program.0.wait()).expect("it ran");
+}
+
+#[test]
+fn a_server_that_says_it_is_another_hides_no_row_of_that_one() {
+    let honest = Floed::start();
+    let token = honest.token_file();
+    for about in [honest.tcp(), honest.unix()] {
+        let liar = liar(about, Some(&token));
+        let machine = Machine::bare().and_settings(&[&liar, honest.unix()]);
+        are_both_listed(&machine.and("FLOE_TOKEN_FILE", token.display().to_string()), [&liar, honest.unix()]);
+    }
+}
+
+#[test]
+fn in_the_clear_too_a_server_is_listed_once_and_hidden_by_no_liar() {
+    let honest = Floed::start_with(&["--no-token"], &[]);
+    let machine = Machine::bare().and_settings(&[honest.tcp(), honest.unix()]);
+    assert_eq!(machine.gpus(), [honest.tcp()]);
+    let liar = liar(honest.tcp(), None);
+    are_both_listed(&Machine::bare().and_settings(&[&liar, honest.unix()]), [&liar, honest.unix()]);
 }
 
 #[test]

@@ -53,8 +53,8 @@ pub(crate) struct Answer {
     pub(crate) memory_limit: u64,
     /// By index.
     pub(crate) gpus: BTreeMap<u32, Gpu>,
-    /// Tells the daemon from every other, by whatever address it is asked.
-    pub(crate) identity: Vec<u8>,
+    /// Tells the daemon from every other, by whatever address it is asked; only in a server's first answer, where it has proved it.
+    pub(crate) identity: Option<[u8; 32]>,
 }
 
 /// A GPU of a server.
@@ -143,10 +143,12 @@ impl Server {
 
     fn ask(&self, slow: bool, lasting: bool, patience: Duration) -> Result<Answer, ConnectError> {
         let message = ReadTelemetry { host: &self.host, gpus: self.gpus.clone(), slow, lasting };
-        let body = Inquiry::open_within(&self.address, &self.credentials, patience)?.ask(&message)?;
+        let inquiry = Inquiry::open_within(&self.address, &self.credentials, patience)?;
+        let (identity, inquiry) = if lasting { inquiry.identify()? } else { (None, inquiry) };
+        let body = inquiry.ask(&message)?;
         let reply = ReadTelemetry::decode_reply(&body)
             .map_err(|source| ConnectError::Garbled { server: self.address.clone(), source })?;
-        Ok(Answer::new(&reply))
+        Ok(Answer { identity, ..Answer::new(&reply) })
     }
 }
 
@@ -156,7 +158,7 @@ impl Answer {
             driver: reply.driver.to_owned(),
             memory_limit: reply.memory_limit,
             gpus: reply.gpus.iter().map(|gpu| (gpu.index, Gpu::new(gpu))).collect(),
-            identity: reply.server.to_vec(),
+            identity: None,
         }
     }
 }

@@ -85,7 +85,8 @@ mod tests {
     use floe_wire::{GpuTelemetry, PeerTelemetry, ReadTelemetryReply, Reading as Told};
 
     use super::*;
-    use crate::vgpus::tests::{handle, library};
+    use crate::server::Answer;
+    use crate::vgpus::tests::{handle, library_of};
 
     /// A GPU that says this of others, each by its index.
     fn gpu(index: u32, peers: &[(u32, &[(Reading, u64)])]) -> GpuTelemetry<'static> {
@@ -96,8 +97,10 @@ mod tests {
         GpuTelemetry { index, peers: peers.collect(), ..GpuTelemetry::default() }
     }
 
-    fn reply<'a>(server: &'a [u8], gpus: Vec<GpuTelemetry<'a>>) -> ReadTelemetryReply<'a> {
-        ReadTelemetryReply { gpus, server, ..ReadTelemetryReply::default() }
+    /// The first answer of a server, by one byte that tells it from others.
+    fn answer(server: Option<u8>, gpus: Vec<GpuTelemetry<'_>>) -> Answer {
+        let identity = server.map(|byte| [byte; 32]);
+        Answer { identity, ..Answer::new(&ReadTelemetryReply { gpus, ..ReadTelemetryReply::default() }) }
     }
 
     /// The statuses of all capabilities.
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn vgpus_of_one_server_reach_each_other_as_its_driver_says() {
-        let library = library(&[reply(b"a", vec![gpu(0, &[(1, &READ_AND_WRITE)]), gpu(1, &[])])]);
+        let library = library_of(vec![answer(Some(1), vec![gpu(0, &[(1, &READ_AND_WRITE)]), gpu(1, &[])])]);
         assert_eq!(statuses(&library, 0, 1), [0, 0, 1, 5, 5]);
         assert_eq!(statuses(&library, 1, 0), [5; 5], "nobody said anything of that direction");
         let (one, other) = (handle(&library, 0), handle(&library, 1));
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn vgpus_of_one_gpu_reach_each_other_by_whatever_address() {
-        let library = library(&[reply(b"a", vec![gpu(4, &[])]), reply(b"a", vec![gpu(4, &[])])]);
+        let library = library_of(vec![answer(Some(1), vec![gpu(4, &[])]), answer(Some(1), vec![gpu(4, &[])])]);
         assert_eq!(statuses(&library, 0, 1), [0; 5]);
         assert_eq!(statuses(&library, 0, 0), [0; 5]);
         let (one, other) = (handle(&library, 0), handle(&library, 1));
@@ -133,9 +136,10 @@ mod tests {
     fn vgpus_of_different_servers_reach_each_other_nowhere() {
         // What a server says of its own GPU 1 says nothing of another server's.
         let told = [READ_AND_WRITE[0], READ_AND_WRITE[1], (Reading::PeerLevel, 10)];
-        for identities in [[&b"a"[..], b"b"], [b"", b""]] {
+        for identities in [[Some(1), Some(2)], [None, None]] {
             let [a, b] = identities;
-            let library = library(&[reply(a, vec![gpu(0, &[(1, &told)])]), reply(b, vec![gpu(1, &[(0, &told)])])]);
+            let library =
+                library_of(vec![answer(a, vec![gpu(0, &[(1, &told)])]), answer(b, vec![gpu(1, &[(0, &told)])])]);
             assert_eq!(statuses(&library, 0, 1), [5; 5]);
             let (one, other) = (handle(&library, 0), handle(&library, 1));
             assert_eq!(library.device_get_topology_common_ancestor(one, other), Ok(50));
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_no_status_is_an_unknown_one() {
         let told = [(Reading::PeerRead, 7), (Reading::PeerWrite, 1 << 32), (Reading::PeerNvlink, u64::MAX)];
-        let library = library(&[reply(b"a", vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
+        let library = library_of(vec![answer(Some(1), vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
         assert_eq!(statuses(&library, 0, 1), [6, 6, 6, 5, 5]);
     }
 
@@ -154,7 +158,7 @@ mod tests {
     fn what_is_no_level_is_the_system() {
         for (told, level) in [(20, 20), (51, 50), (1 << 32, 50)] {
             let told = [(Reading::PeerLevel, told)];
-            let library = library(&[reply(b"a", vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
+            let library = library_of(vec![answer(Some(1), vec![gpu(0, &[(1, &told)]), gpu(1, &[])])]);
             let (one, other) = (handle(&library, 0), handle(&library, 1));
             assert_eq!(library.device_get_topology_common_ancestor(one, other), Ok(level));
         }

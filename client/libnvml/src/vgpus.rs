@@ -231,12 +231,9 @@ fn find(source: &dyn Source) -> NvmlResult<Ready> {
 
 /// The first server that is the same daemon as this one: two addresses may lead to one.
 fn home(answers: &[Option<Arc<Answer>>], server: usize) -> usize {
-    let identity = |answer: &Option<Arc<Answer>>| answer.as_ref().map(|answer| answer.identity.clone());
-    match answers.get(server).and_then(identity) {
-        Some(own) if !own.is_empty() => answers.iter().position(|other| identity(other).as_ref() == Some(&own)),
-        _ => None,
-    }
-    .unwrap_or(server)
+    let identity = |answer: &Option<Arc<Answer>>| answer.as_ref().and_then(|answer| answer.identity);
+    let own = answers.get(server).and_then(identity);
+    own.and_then(|own| answers.iter().position(|other| identity(other) == Some(own))).unwrap_or(server)
 }
 
 /// The servers of the settings, each once.
@@ -275,9 +272,15 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A library whose vGPUs are all GPUs of these first answers, in their order. Their servers cannot be asked again.
+    /// A library whose vGPUs are all GPUs of these first answers, in their order. Their servers are different ones, and cannot be
+    /// asked again.
     pub(crate) fn library(replies: &[ReadTelemetryReply<'_>]) -> Vgpus {
-        let answers: Vec<_> = replies.iter().map(|reply| Some(Arc::new(Answer::new(reply)))).collect();
+        library_of(replies.iter().map(Answer::new).collect())
+    }
+
+    /// The same of servers that may be the same.
+    pub(crate) fn library_of(answers: Vec<Answer>) -> Vgpus {
+        let answers: Vec<_> = answers.into_iter().map(|answer| Some(Arc::new(answer))).collect();
         let mut vgpus = Vec::new();
         for (server, first) in answers.iter().enumerate() {
             let first = first.as_ref().expect("it has one");
@@ -292,7 +295,7 @@ pub(crate) mod tests {
             }));
         }
         let gone = |_| Server::new("unix:///nowhere", Credentials::default(), Vec::new());
-        let ready = Ready { vgpus, servers: replies.iter().map(gone).collect() };
+        let ready = Ready { vgpus, servers: answers.iter().map(gone).collect() };
         let library = Vgpus::new(ProcessSource);
         *library.state() = State { users: 1, ready: Some(Arc::new(ready)) };
         library
@@ -305,10 +308,10 @@ pub(crate) mod tests {
 
     #[test]
     fn two_addresses_of_one_daemon_are_one_server() {
-        let reply = |identity| ReadTelemetryReply { server: identity, ..ReadTelemetryReply::default() };
-        let answers = [b"one", b"two", b"one"].map(|identity| Some(Arc::new(Answer::new(&reply(identity)))));
+        let of = |identity| Some(Arc::new(Answer { identity, ..Answer::default() }));
+        let answers = [[1; 32], [2; 32], [1; 32]].map(|identity| of(Some(identity)));
         assert_eq!([0, 1, 2].map(|server| home(&answers, server)), [0, 1, 0]);
-        let unknown = [b"", b""].map(|identity| Some(Arc::new(Answer::new(&reply(identity)))));
+        let unknown = [None, None].map(of);
         assert_eq!([0, 1].map(|server| home(&unknown, server)), [0, 1]);
     }
 }

@@ -44,6 +44,9 @@ pub use resumption::{
     Doubt, EndsImage, Heard, HistoryDigest, ImageError, LinkImage, LinkState, MAIN_CHANNEL, MOST_IMAGE_BYTES, NotTaken,
     RingsImage, SetUp, TakenLink, Wait, go_on, hold, ring_parts, take_down,
 };
-pub use secret::{NewToken, NotAKey, NotANumber, Protection, Secret, Secrets, ServerKey, Side, TokenNumber, UserKey};
+pub use secret::{
+    Challenge, HostKey, NewToken, NotAKey, NotANumber, Protection, Secret, Secrets, ServerKey, Side, TokenNumber,
+    UserKey,
+};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};
 pub use transport::Transport;

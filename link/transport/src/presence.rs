@@ -8,7 +8,8 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use floe_wire::Message;
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::net::getsockname;
+use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
 
 use crate::error::LinkError;
 use crate::link::Link;
@@ -16,6 +17,16 @@ use crate::peer::Peer;
 use crate::secret::Protection;
 
 impl Link {
+    /// This end as the kernel of the other one sees it, if nothing in between translates it. `None`: there is no socket.
+    #[must_use]
+    pub fn own_end(&self) -> Option<Peer> {
+        let local = getsockname(self.socket()?).ok()?;
+        Some(match std::net::SocketAddr::try_from(local) {
+            Ok(address) => Peer::Tcp(address),
+            Err(_) => Peer::Unix { uid: geteuid().as_raw(), pid: getpid().as_raw_nonzero().get() },
+        })
+    }
+
     /// The names of users in the certificate that the peer has shown, at a server that takes them from there. Nobody has looked
     /// at the names.
     #[must_use]

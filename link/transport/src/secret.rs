@@ -3,12 +3,14 @@
 //! In: the token, a connection's protection, nonces. Out: keys, proofs, and whether a proof is right.
 //! It never keeps or shows the token, and compares proofs in constant time.
 
+mod host_key;
 mod numbered;
 
 use std::fmt;
 
 use aws_lc_rs::hmac;
 
+pub use host_key::{Challenge, HostKey};
 pub use numbered::{NewToken, NotAKey, NotANumber, ServerKey, TokenNumber, UserKey};
 
 /// The context of the key of sealed connections.
@@ -150,20 +152,25 @@ impl Secret {
     }
 }
 
-/// The bytes that a proof covers: each part behind its length, so that no two parts run together.
+/// The bytes that a proof covers.
 fn covered(side: Side, protection: &Protection, server: &[u8], client: &[u8]) -> Vec<u8> {
     let side: &[u8] = match side {
         Side::Client => b"C",
         Side::Server => b"S",
     };
     let (name, bound) = protection.bound();
-    let mut covered = Vec::new();
-    for part in [PROVING, side, name, bound, server, client] {
+    in_parts(&[PROVING, side, name, bound, server, client])
+}
+
+/// Each part behind its length, so that no two parts run together.
+fn in_parts(parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in parts {
         let length = u32::try_from(part.len()).expect("a nonce is short");
-        covered.extend_from_slice(&length.to_le_bytes());
-        covered.extend_from_slice(part);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(part);
     }
-    covered
+    bytes
 }
 
 #[cfg(test)]

@@ -111,6 +111,15 @@ fn arrays_and_textures_have_their_golden_bytes() {
 }
 
 #[test]
+fn identify_has_its_golden_bytes() {
+    let (message, golden) = (Identify { challenge: &[7; 3] }, b"\x03\0\0\0\x07\x07\x07");
+    assert_eq!(encoded(&message), golden);
+    assert_eq!((Identify::decode(golden), Identify::KIND), (Ok(message), 0x000f));
+    let (reply, golden) = (IdentifyReply { server: &[1], proof: &[2, 3] }, b"\x01\0\0\0\x01\x02\0\0\0\x02\x03");
+    assert_eq!(Identify::decode_reply(golden), Ok(reply));
+}
+
+#[test]
 fn hello_has_its_golden_bytes() {
     let message = Hello { magic: MAGIC, oldest: 1, newest: 1, client: "floe" };
     let golden = b"FLOE\x01\0\0\0\x01\0\0\0\x04\0\0\0floe";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use floe_device::Probe;
 use floe_launcher::Ids;
 use floe_metrics::Pulse;
-use floe_transport::{Address, Listener};
+use floe_transport::{Address, HostKey, Listener};
 use floe_users::Audit;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
@@ -82,6 +82,7 @@ fn live(settings: &Settings, handed: Handed) -> Result<(), DaemonError> {
     let server = Arc::new(Server {
         telemetry: Telemetry::new(&probe.kind),
         identity: identity()?,
+        host_key: host_key()?,
         nodes: Nodes::new(identity()?),
         device_library: probe.library.clone(),
         dialer: Dialer::new(settings.peers.clone(), for_nccl(settings, &listeners)),
@@ -130,6 +131,10 @@ fn live(settings: &Settings, handed: Handed) -> Result<(), DaemonError> {
 /// Random bytes that tell one thing from all others.
 fn identity() -> Result<[u8; 16], DaemonError> {
     Ok(*random()?.first_chunk().expect("a nonce is longer than an identity"))
+}
+
+fn host_key() -> Result<HostKey, DaemonError> {
+    HostKey::make().ok_or_else(|| DaemonError::Random("there are none".to_owned()))
 }
 
 /// Becomes the user that serves, and looks for GPUs as a user that workers run as. If that is not this one, root starts the

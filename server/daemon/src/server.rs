@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_device::{Probe, Snapshot};
 use floe_metrics::{Pulse, Refusal};
-use floe_transport::{Link, Peer, Secret, Secrets, ServerTls, TokenNumber, Transport, is_stranger};
+use floe_transport::{HostKey, Link, Peer, Secret, Secrets, ServerTls, TokenNumber, Transport, is_stranger};
 use floe_users::{Audit, Event, Whose};
 use floe_worker::contract::Demand;
 
@@ -106,6 +106,8 @@ pub(crate) struct Server {
     pub(crate) telemetry: Telemetry,
     /// Random bytes that tell this daemon from every other.
     pub(crate) identity: [u8; 16],
+    /// The key by which clients know this daemon again at another address.
+    pub(crate) host_key: HostKey,
 }
 
 impl Secrets for Server {

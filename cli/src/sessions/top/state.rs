@@ -169,7 +169,7 @@ impl State {
     fn twin(&self, index: usize) -> Option<&str> {
         let server = &self.servers[index];
         let mut before = self.servers[..index].iter();
-        let twin = before.find(|other| !other.look.identity.is_empty() && other.look.identity == server.look.identity);
+        let twin = before.find(|other| server.look.identity.is_some() && other.look.identity == server.look.identity);
         twin.map(|twin| twin.name.as_str())
     }
 

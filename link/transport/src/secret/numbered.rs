@@ -10,7 +10,7 @@ use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::hmac;
 
 /// Bytes of a key of X25519.
-const KEY: usize = 32;
+pub(super) const KEY: usize = 32;
 /// Bytes of a token's number.
 const NUMBER: usize = 8;
 /// What a user's token begins with. A server's own token has no such beginning.
@@ -153,12 +153,12 @@ fn shared(
     derived.as_ref().try_into().ok()
 }
 
-fn public(private: &[u8; KEY]) -> Option<[u8; KEY]> {
+pub(super) fn public(private: &[u8; KEY]) -> Option<[u8; KEY]> {
     let private = PrivateKey::from_private_key(&X25519, private).ok()?;
     private.compute_public_key().ok()?.as_ref().try_into().ok()
 }
 
-fn random<const N: usize>() -> Option<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }

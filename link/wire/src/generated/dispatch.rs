@@ -248,6 +248,8 @@ pub enum Request<'a> {
     Salt(Salt),
     /// See [`Heartbeat`].
     Heartbeat(Heartbeat),
+    /// See [`Identify`].
+    Identify(Identify<'a>),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -413,6 +415,7 @@ impl<'a> Request<'a> {
             EndSession::KIND => EndSession::decode(payload).map(Self::EndSession),
             Salt::KIND => Salt::decode(payload).map(Self::Salt),
             Heartbeat::KIND => Heartbeat::decode(payload).map(Self::Heartbeat),
+            Identify::KIND => Identify::decode(payload).map(Self::Identify),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -559,6 +562,7 @@ impl<'a> Request<'a> {
             Self::EndSession(_) => EndSession::NAME,
             Self::Salt(_) => Salt::NAME,
             Self::Heartbeat(_) => Heartbeat::NAME,
+            Self::Identify(_) => Identify::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -704,6 +708,7 @@ impl<'a> Request<'a> {
             Self::EndSession(_) => EndSession::CLASS,
             Self::Salt(_) => Salt::CLASS,
             Self::Heartbeat(_) => Heartbeat::CLASS,
+            Self::Identify(_) => Identify::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -849,6 +854,7 @@ impl<'a> Request<'a> {
             Self::EndSession(_) => EndSession::KIND,
             Self::Salt(_) => Salt::KIND,
             Self::Heartbeat(_) => Heartbeat::KIND,
+            Self::Identify(_) => Identify::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -993,6 +999,7 @@ impl<'a> Request<'a> {
             Self::EndSession(message) => message.encode(out),
             Self::Salt(message) => message.encode(out),
             Self::Heartbeat(message) => message.encode(out),
+            Self::Identify(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),
@@ -1162,6 +1169,7 @@ impl Request<'_> {
             Self::EndSession(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::Salt(_) => Err(H::misplaced(Recipient::Connection)),
             Self::Heartbeat(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Identify(_) => Err(H::misplaced(Recipient::Daemon)),
             Self::ShareMemory(message) => handler.share_memory(message),
             Self::MapShared(message) => handler.map_shared(message),
             Self::UnmapShared(message) => handler.unmap_shared(message),

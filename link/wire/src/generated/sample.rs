@@ -1124,6 +1124,12 @@ impl<'a> Sample<'a> for Heartbeat {
     }
 }
 
+impl<'a> Sample<'a> for Identify<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { challenge: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Reply<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1525,7 +1531,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 138;
+pub(crate) const REQUEST_SAMPLES: usize = 139;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1649,23 +1655,24 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         117 => Request::EndSession(Sample::sample(source)),
         118 => Request::Salt(Sample::sample(source)),
         119 => Request::Heartbeat(Sample::sample(source)),
-        120 => Request::ShareMemory(Sample::sample(source)),
-        121 => Request::MapShared(Sample::sample(source)),
-        122 => Request::UnmapShared(Sample::sample(source)),
-        123 => Request::ShareFile(Sample::sample(source)),
-        124 => Request::CreateStream(Sample::sample(source)),
-        125 => Request::DestroyStream(Sample::sample(source)),
-        126 => Request::WaitEvent(Sample::sample(source)),
-        127 => Request::SynchronizeStream(Sample::sample(source)),
-        128 => Request::QueryStream(Sample::sample(source)),
-        129 => Request::CreateApartStream(Sample::sample(source)),
-        130 => Request::MemoryOperations(Sample::sample(source)),
-        131 => Request::ReadTelemetry(Sample::sample(source)),
-        132 => Request::EncodeTensorMap(Sample::sample(source)),
-        133 => Request::CreateTexture(Sample::sample(source)),
-        134 => Request::DestroyTexture(Sample::sample(source)),
-        135 => Request::CreateSurface(Sample::sample(source)),
-        136 => Request::DestroySurface(Sample::sample(source)),
+        120 => Request::Identify(Sample::sample(source)),
+        121 => Request::ShareMemory(Sample::sample(source)),
+        122 => Request::MapShared(Sample::sample(source)),
+        123 => Request::UnmapShared(Sample::sample(source)),
+        124 => Request::ShareFile(Sample::sample(source)),
+        125 => Request::CreateStream(Sample::sample(source)),
+        126 => Request::DestroyStream(Sample::sample(source)),
+        127 => Request::WaitEvent(Sample::sample(source)),
+        128 => Request::SynchronizeStream(Sample::sample(source)),
+        129 => Request::QueryStream(Sample::sample(source)),
+        130 => Request::CreateApartStream(Sample::sample(source)),
+        131 => Request::MemoryOperations(Sample::sample(source)),
+        132 => Request::ReadTelemetry(Sample::sample(source)),
+        133 => Request::EncodeTensorMap(Sample::sample(source)),
+        134 => Request::CreateTexture(Sample::sample(source)),
+        135 => Request::DestroyTexture(Sample::sample(source)),
+        136 => Request::CreateSurface(Sample::sample(source)),
+        137 => Request::DestroySurface(Sample::sample(source)),
         _ => Request::SetTextureReference(Sample::sample(source)),
     }
 }

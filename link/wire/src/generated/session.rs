@@ -764,6 +764,67 @@ impl Message for Heartbeat {
     }
 }
 
+/// Asks which server this is, so that a client knows one again that it reaches by two addresses. `challenge` and `server` are public keys of X25519 (32 bytes): a new one of the client's, and the one that the server made at its start. `proof` is the server's that it has the private key and holds this connection's end. docs/protocol.md names what it covers. INVALID_VALUE for a challenge that is no such key.
+///
+/// Kind 0x000f, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Identify<'a> {
+    pub challenge: &'a [u8],
+}
+
+impl<'a> Field<'a> for Identify<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.challenge.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { challenge: reader.field("challenge")? })
+    }
+}
+
+impl Message for Identify<'_> {
+    const KIND: u16 = 0x000f;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Identify";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.challenge.len()));
+        self.challenge
+    }
+}
+
+impl Call for Identify<'_> {
+    type Reply<'a> = IdentifyReply<'a>;
+}
+
+/// What answers [`Identify`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct IdentifyReply<'a> {
+    pub server: &'a [u8],
+    pub proof: &'a [u8],
+}
+
+impl<'a> Field<'a> for IdentifyReply<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
+        out.extend_from_slice(self.server);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.proof.len()));
+        out.extend_from_slice(self.proof);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { server: reader.field("server")?, proof: reader.field("proof")? })
+    }
+}
+
 /// Answers the request of sequence `request`. `status` is the CUresult of that request. `earlier` is the first failure of a posted call that no reply has carried yet (0: none). `detail` is a sentence for the log, which may be empty. `body` holds the request's reply fields.
 ///
 /// Kind 0x0080, from the server, unasked.

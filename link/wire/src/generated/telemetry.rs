@@ -10,7 +10,7 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds, `lasting` for links and peers, which do not change. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is. `server` is what `AttachReply.server` says.
+/// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds, `lasting` for links and peers, which do not change. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is.
 ///
 /// Kind 0x0006, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,14 +73,11 @@ pub struct ReadTelemetryReply<'a> {
     pub driver: &'a str,
     pub memory_limit: u64,
     pub gpus: Vec<GpuTelemetry<'a>>,
-    pub server: &'a [u8],
 }
 
 impl<'a> Field<'a> for ReadTelemetryReply<'a> {
-    const LEAST: usize = <&'a str as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST
-        + <&'a [u8] as Field<'a>>::LEAST;
+    const LEAST: usize =
+        <&'a str as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<4>(out);
@@ -92,9 +89,6 @@ impl<'a> Field<'a> for ReadTelemetryReply<'a> {
         for element in &self.gpus {
             element.write(out);
         }
-        let room = crate::reader::room::<4>(out);
-        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
-        out.extend_from_slice(self.server);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -102,7 +96,6 @@ impl<'a> Field<'a> for ReadTelemetryReply<'a> {
             driver: reader.field("driver")?,
             memory_limit: reader.field("memory_limit")?,
             gpus: reader.field("gpus")?,
-            server: reader.field("server")?,
         })
     }
 }

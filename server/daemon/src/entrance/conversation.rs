@@ -12,8 +12,9 @@ use floe_migrate::Action;
 use floe_transport::{Link, Peer, Protection, Side, TokenNumber};
 use floe_users::Name;
 use floe_wire::{
-    Attach, Authenticate, AuthenticateReply, Class, EndSession, Ended, Field, Hello, HelloReply, Join, MAGIC,
-    MOST_WORDS, Migrate, NEWEST_VERSION, OLDEST_VERSION, PeerHello, ReadTelemetry, Reply, Request, SETUP_PAYLOAD_LIMIT,
+    Attach, Authenticate, AuthenticateReply, Class, EndSession, Ended, Field, Hello, HelloReply, Identify,
+    IdentifyReply, Join, MAGIC, MOST_WORDS, Migrate, NEWEST_VERSION, OLDEST_VERSION, PeerHello, ReadTelemetry, Reply,
+    Request, SETUP_PAYLOAD_LIMIT,
 };
 
 use super::limits::{SILENCE, Source, UNPROVED};
@@ -131,6 +132,7 @@ impl Conversation<'_> {
             (Stage::Silent, Request::Hello(hello)) => self.greet(sequence, &hello),
             (Stage::Silent, Request::PeerHello(hello)) => self.lead_to_peer(sequence, &hello),
             (Stage::Greeted, Request::Authenticate(proof)) => self.authenticate(sequence, &proof),
+            (Stage::Welcome, Request::Identify(request)) => self.identify(sequence, &request),
             (Stage::Welcome, Request::ListGpus(_)) => self.list_gpus(sequence),
             (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
@@ -294,6 +296,14 @@ impl Conversation<'_> {
             (false, ..) => Some(Source::of(self.peer)),
         };
         Caller { peer: self.peer, source, token: self.holder.map(|holder| holder.number) }
+    }
+
+    fn identify(&mut self, sequence: u64, request: &Identify<'_>) -> Result<Step, ConversationError> {
+        let key = self.host.key();
+        match key.proof(request.challenge, self.link.protection(), self.peer) {
+            Some(proof) => self.answer(sequence, &IdentifyReply { server: key.public(), proof: &proof }),
+            None => self.refuse(sequence, status::INVALID_VALUE, "a challenge is a public key of X25519".to_owned()),
+        }
     }
 
     fn list_gpus(&mut self, sequence: u64) -> Result<Step, ConversationError> {

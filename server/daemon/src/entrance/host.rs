@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use floe_transport::{Peer, Sealer, Secret, Secrets as _, TokenNumber};
+use floe_transport::{HostKey, Peer, Sealer, Secret, Secrets as _, TokenNumber};
 use floe_users::{Event, Name};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, EndSession, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply,
@@ -86,6 +86,10 @@ impl Host for Server {
         self.clear_text
     }
 
+    fn key(&self) -> &HostKey {
+        &self.host_key
+    }
+
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
         let mut sessions = self.sessions();
         let row = |&index: &u32| {
@@ -159,7 +163,6 @@ impl Host for Server {
             driver: self.telemetry.driver(),
             memory_limit: self.memory_per_session,
             gpus: rows.collect(),
-            server: &self.identity,
         });
     }
 

@@ -67,8 +67,12 @@ pub(in super::super) fn state() -> State {
         },
     ];
     let load = Load { gpu: 0, utilization: Some(87), temperature: Some(61), power: Some(412_345) };
-    let look =
-        Look { gpus: vec![gpu("gpu1", 0, 12), gpu("gpu1", 1, 0)], sessions, loads: vec![load], identity: vec![1; 16] };
+    let look = Look {
+        gpus: vec![gpu("gpu1", 0, 12), gpu("gpu1", 1, 0)],
+        sessions,
+        loads: vec![load],
+        identity: Some([1; 32]),
+    };
     state.take(News::Look(0, Ok(look)));
     state.take(News::Look(1, Err("no server at tcp://gpu2:14833: connection refused\n  start one".to_owned())));
     state
@@ -177,7 +181,7 @@ fn keys_without_sessions_do_nothing() {
 #[test]
 fn a_server_that_is_reached_by_two_names_is_shown_once_and_one_that_left_keeps_its_rows() {
     let mut state = state();
-    let twin = Look { sessions: vec![session("gpu2", 1, "train.py", 1)], identity: vec![1; 16], ..Look::default() };
+    let twin = Look { sessions: vec![session("gpu2", 1, "train.py", 1)], identity: Some([1; 32]), ..Look::default() };
     state.take(News::Look(1, Ok(twin)));
     assert_eq!((state.count_servers(), state.sessions().len()), (1, 3));
     assert_eq!(state.notes(), ["gpu2: the same server as gpu1"]);

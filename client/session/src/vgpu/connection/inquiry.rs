@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Link, Receiver, Sender};
-use floe_wire::{Call, CancelMigrate, Message as _, Migrate, Migrating, Push};
+use floe_transport::{Address, Challenge, Link, Receiver, Sender};
+use floe_wire::{Call, CancelMigrate, Identify, Message as _, Migrate, Migrating, Push};
 
 use super::error::ConnectError;
 use super::handshake::{CONNECT, Dialogue, unless_cut, with_advice};
@@ -62,6 +62,22 @@ impl Inquiry {
     /// [`ConnectError`] when the server refuses or leaves.
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
         self.ask_first(message).map(|(body, _)| body)
+    }
+
+    /// Asks which server this is; the answer comes with what asks the next question. The same bytes are the same server, by
+    /// whatever address it is reached. `None`: it has not proved that it is the one that it says.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the server refuses or leaves.
+    pub fn identify(self) -> Result<(Option<[u8; 32]>, Self), ConnectError> {
+        let challenge = Challenge::make().ok_or_else(|| ConnectError::Random("there are none".to_owned()))?;
+        let (body, inquiry) = self.ask_first(&Identify { challenge: challenge.bytes() })?;
+        let reply = Identify::decode_reply(&body)
+            .map_err(|source| ConnectError::Garbled { server: inquiry.server.clone(), source })?;
+        let own_end = inquiry.link.own_end();
+        let protection = inquiry.link.protection();
+        let proven = own_end.and_then(|end| challenge.proven(reply.server, reply.proof, protection, &end));
+        Ok((proven, inquiry))
     }
 
     /// Asks one question of several; the answer comes with what asks the next one. A server ends conversations of more

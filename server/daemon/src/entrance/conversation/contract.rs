@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use floe_metrics::Refusal as Kind;
 use floe_migrate::Action;
-use floe_transport::{LinkError, Peer, Sealer, Secret, TokenNumber};
+use floe_transport::{HostKey, LinkError, Peer, Sealer, Secret, TokenNumber};
 use floe_users::Name;
 use floe_wire::{
     Attach, AttachReply, DecodeError, EndSession, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
@@ -53,6 +53,8 @@ pub(crate) trait Host {
     fn trusts_forwarded(&self) -> bool;
     /// Whether TCP clients may connect in the clear.
     fn takes_clear_text(&self) -> bool;
+    /// The key that tells this server from all others.
+    fn key(&self) -> &HostKey;
     /// The reply to `ListGpus`, encoded.
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
     /// The reply to `ListSessions`, encoded: only what this caller may see.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Answering, LinkError, Listener, Sealer, Secret, Transport, Trust};
+use floe_transport::{Address, Answering, Challenge, HostKey, LinkError, Listener, Sealer, Secret, Transport, Trust};
 use floe_wire::{
     AttachReply, Call, ListGpus, ListGpusReply, ListSessions, ListSessionsReply, Push, ReadTelemetryReply, StreamId,
     SynchronizeStream,
@@ -29,6 +29,7 @@ struct OneGpu {
     user: Option<Name>,
     /// A user's token.
     of_users: Option<(Secret, Holder)>,
+    key: HostKey,
     sessions: Table,
     door: Mutex<Door>,
 }
@@ -42,6 +43,7 @@ impl Default for OneGpu {
             trusts_forwarded: false,
             user: None,
             of_users: None,
+            key: HostKey::make().expect("random bytes"),
             sessions: Table::default(),
             door,
         }
@@ -88,6 +90,10 @@ impl Host for OneGpu {
 
     fn takes_clear_text(&self) -> bool {
         false
+    }
+
+    fn key(&self) -> &HostKey {
+        &self.key
     }
 
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
@@ -220,6 +226,24 @@ fn a_client_of_another_version_is_told_so() {
     link.send(&Hello { oldest: 0, newest: NEWEST_VERSION + 1, ..hello() }).expect("sent");
     let (status, body) = hear(&mut link);
     assert_eq!((status, Hello::decode_reply(&body).expect("a reply").version), (0, NEWEST_VERSION));
+}
+
+#[test]
+fn a_server_proves_which_one_it_is_and_refuses_what_is_no_challenge() {
+    let host = OneGpu::default();
+    let key = *host.key.public();
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let (mut link, _daemon) = (Link::new(ours.into()), speak_on(theirs, host));
+    link.send(&hello()).expect("sent");
+    assert_eq!(hear(&mut link).0, 0);
+    let challenge = Challenge::make().expect("random bytes");
+    link.send(&Identify { challenge: challenge.bytes() }).expect("sent");
+    let (status, body) = hear(&mut link);
+    let reply = Identify::decode_reply(&body).expect("a reply");
+    let proven = |uid| challenge.proven(reply.server, reply.proof, link.protection(), &Peer::Unix { uid, pid: 7 });
+    assert_eq!((status, proven(1), proven(2)), (0, Some(key), None));
+    link.send(&Identify { challenge: &[0; 32] }).expect("sent");
+    assert_eq!(hear(&mut link).0, status::INVALID_VALUE);
 }
 
 #[test]
