@@ -248,17 +248,19 @@ fn between_gpus(findings: &mut Findings, pairs: Result<Vec<Pair>>) {
     }
 }
 
-/// The named servers, and this machine's daemon where it has a socket. Each address is asked, also two of one server.
+/// The named servers, and this machine's daemon where it has a socket. Each address is asked, also two of one server, and all at
+/// once.
 fn servers_that_answer(findings: &mut Findings, on: &[String]) {
     // Settings that cannot be read are a finding already.
     let mut names = servers::named_by_user(on).unwrap_or_default();
     let own = if on.is_empty() { servers::socket_of_this_machine() } else { None };
     let own = own.filter(|own| !names.contains(own));
     names.splice(..0, own.clone());
-    for server in names {
+    let answers = servers::each_by_many(&names, servers::gpus_of);
+    for (server, answer) in names.iter().zip(answers) {
         let what = format!("server {server}");
-        match servers::gpus_of(&server) {
-            Err(error) if Some(&server) == own.as_ref() && servers::is_nobody(&error) => {
+        match answer {
+            Err(error) if Some(server) == own.as_ref() && servers::is_nobody(&error) => {
                 findings.note(&what, format!("{error:#}"));
             }
             answer => findings.check(&what, answer.map(|gpus| format!("{} GPUs offered", gpus.len()))),

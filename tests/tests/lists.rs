@@ -311,3 +311,15 @@ fn doctor_asks_this_machines_daemon_and_the_servers_of_the_settings() {
         assert!(said.contains(&format!("  ok     server {server}: 1 GPUs offered")), "{said}");
     }
 }
+
+#[test]
+fn doctor_asks_all_servers_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let all_greeted = Arc::new(Barrier::new(2));
+    let servers = ["one", "other"].map(|name| waits_for_the_others(&folder, &all_greeted, name));
+    let machine = Machine::bare().and_settings(&servers.each_ref().map(String::as_str));
+    let said = machine.command(&["doctor"]).output().expect("floe runs");
+    let said = String::from_utf8_lossy(&said.stdout);
+    let at = servers.map(|server| said.find(&format!("  ok     server {server}: 1 GPUs offered")));
+    assert!(at[0].is_some() && at[0] < at[1], "{said}");
+}
