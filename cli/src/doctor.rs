@@ -3,6 +3,7 @@
 
 mod driver;
 mod finding;
+mod network;
 mod policy;
 mod protection;
 
@@ -120,6 +121,7 @@ fn check_all(findings: &mut Findings, installation: &Installation, arguments: &A
     findings.add_all(driver::findings(&look));
     findings.add_all(protection::findings(installation, &look));
     findings.add_all(policy::findings(arguments.policy.as_deref()));
+    findings.add_all(network::finding().into_iter().collect());
     servers_that_answer(findings, &arguments.on);
 }
 
