@@ -81,6 +81,9 @@ impl ArrayShape {
         if !matches!(channels, 1 | 2 | 4) {
             return Err(CudaError::INVALID_VALUE);
         }
+        if !array_format::is_known(format) || flags & !array_flags::KNOWN != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
         let element = element_bytes(format, channels).ok_or(CudaError::NOT_SUPPORTED)?;
         if flags & !SUPPORTED_FLAGS != 0 {
             return Err(CudaError::NOT_SUPPORTED);

@@ -31,6 +31,12 @@ impl LaunchAttributeValue {
         self.words[0] as u32
     }
 
+    /// The flags behind an event, as events of launches have them.
+    #[allow(clippy::cast_possible_truncation, reason = "the low half is what is meant")]
+    pub const fn as_event_flags(&self) -> u32 {
+        self.words[1] as u32
+    }
+
     /// The value as three `unsigned int`, as cluster dimensions are.
     #[allow(clippy::cast_possible_truncation, reason = "the halves are what is meant")]
     pub const fn as_dimensions(&self) -> [u32; 3] {

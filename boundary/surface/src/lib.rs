@@ -18,6 +18,7 @@ mod prelude;
 mod process;
 pub mod texture_references;
 
+pub use arguments::attributes::{check_attribute, check_stream_attribute, unset_stream_attribute};
 pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow, PeerBox};
 pub use arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub use arguments::host_block::{HostBlock, HostPages, PAGE};
@@ -25,7 +26,10 @@ pub use arguments::jit::JitOptions;
 pub use arguments::launch::{KernelArguments, KernelLayout, Launch, ParameterLayout, ParameterRoom};
 pub use arguments::pointer::PointerAttribute;
 pub use arguments::shareable::{ShareableHandle, ShareableKind};
-pub use arguments::wishes::{check_context_flags, check_pool_usage, granted_memory};
+pub use arguments::wishes::{
+    accessing_device, check_context_flags, check_handle_types, check_memory_flags, check_pool, device_of_place,
+    granted_memory,
+};
 pub use beyond::{Beyond, Call};
 pub use floe_image::Image;
 pub use generated::traits::*;

@@ -78,12 +78,23 @@ fn a_streams_attributes_are_read_back_as_they_were_set() {
     let server = Server::start(Options::default());
     let client = client(&server);
     let (stream, other) = (client.stream_create(0).unwrap(), client.stream_create(0).unwrap());
-    for attribute in
-        [is::ACCESS_POLICY_WINDOW, is::SYNCHRONIZATION_POLICY, is::MEM_SYNC_DOMAIN_MAP, is::MEM_SYNC_DOMAIN]
-    {
-        let value = LaunchAttributeValue { words: [u64::from(attribute) + 1; 8] };
+    let values = [
+        (is::ACCESS_POLICY_WINDOW, [0x1000, 64, 2 << 32, 1, 0, 0, 0, 0]),
+        (is::SYNCHRONIZATION_POLICY, [4, 0, 0, 0, 0, 0, 0, 0]),
+        (is::MEM_SYNC_DOMAIN_MAP, [0x0203, 0, 0, 0, 0, 0, 0, 0]),
+        (is::MEM_SYNC_DOMAIN, [1, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (attribute, words) in values {
+        // What nobody has set can be set again.
+        let unset = client.stream_get_attribute(stream, attribute).unwrap();
+        client.stream_set_attribute(stream, attribute, &unset).unwrap();
+        let value = LaunchAttributeValue { words };
         client.stream_set_attribute(stream, attribute, &value).unwrap();
         assert_eq!(client.stream_get_attribute(stream, attribute), Ok(value), "{attribute}");
+        let nameless = LaunchAttributeValue { words: [u64::MAX; 8] };
+        if attribute != is::MEM_SYNC_DOMAIN_MAP {
+            assert_eq!(client.stream_set_attribute(stream, attribute, &nameless), INVALID, "{attribute}");
+        }
     }
     let (least, greatest) = client.ctx_get_stream_priority_range().unwrap();
     for (wanted, kept) in [(greatest, greatest), (greatest - 7, greatest), (least + 7, least)] {
@@ -95,7 +106,7 @@ fn a_streams_attributes_are_read_back_as_they_were_set() {
     }
     client.stream_copy_attributes(other, stream).unwrap();
     let copied = client.stream_get_attribute(other, is::MEM_SYNC_DOMAIN).unwrap();
-    assert_eq!(copied.as_u32(), is::MEM_SYNC_DOMAIN + 1);
+    assert_eq!(copied.as_u32(), 1);
     for attribute in [is::COOPERATIVE, is::CLUSTER_DIMENSION, is::PROGRAMMATIC_EVENT, 999] {
         let value = LaunchAttributeValue::from_u32(1);
         assert_eq!(client.stream_set_attribute(stream, attribute, &value), INVALID, "{attribute}");

@@ -21,6 +21,12 @@ pub mod array_format {
     pub const HALF: u32 = Raw::CU_AD_FORMAT_HALF as u32;
     /// `CU_AD_FORMAT_FLOAT`.
     pub const FLOAT: u32 = Raw::CU_AD_FORMAT_FLOAT as u32;
+
+    /// Whether CUDA names a format, also of those for video, for compressed blocks and of normalized integers. These have no
+    /// names here; from 81 to 94 they are of headers after 13.0.
+    pub const fn is_known(format: u32) -> bool {
+        matches!(format, 1..=3 | 8..=10 | HALF | FLOAT | 80..=94 | 145..=159 | 161..=169 | 176..=181 | 192..=203)
+    }
 }
 
 /// Flags of an array.
@@ -34,6 +40,8 @@ pub mod array_flags {
     pub const CUBEMAP: u32 = raw::CUDA_ARRAY3D_CUBEMAP;
     /// `CUDA_ARRAY3D_TEXTURE_GATHER`.
     pub const TEXTURE_GATHER: u32 = raw::CUDA_ARRAY3D_TEXTURE_GATHER;
+    /// All that there are, up to `CUDA_ARRAY3D_VIDEO_ENCODE_DECODE`.
+    pub const KNOWN: u32 = 2 * raw::CUDA_ARRAY3D_VIDEO_ENCODE_DECODE - 1;
 }
 
 /// Kinds of memory that a texture or surface reads.
@@ -47,6 +55,13 @@ pub mod resource_type {
     pub const LINEAR: u32 = Raw::CU_RESOURCE_TYPE_LINEAR as u32;
     /// `CU_RESOURCE_TYPE_PITCH2D`.
     pub const PITCH2D: u32 = Raw::CU_RESOURCE_TYPE_PITCH2D as u32;
+}
+
+/// Formats in which a texture reads an array's bytes.
+pub mod resource_view_format {
+    use cudarc::driver::sys::CUresourceViewFormat_enum as Raw;
+    /// `CU_RES_VIEW_FORMAT_UNSIGNED_BC7`, the last.
+    pub const UNSIGNED_BC7: u32 = Raw::CU_RES_VIEW_FORMAT_UNSIGNED_BC7 as u32;
 }
 
 /// Address modes: how a texture answers coordinates outside it.
@@ -69,6 +84,13 @@ pub mod filter_mode {
     pub const POINT: u32 = Raw::CU_TR_FILTER_MODE_POINT as u32;
     /// `CU_TR_FILTER_MODE_LINEAR`.
     pub const LINEAR: u32 = Raw::CU_TR_FILTER_MODE_LINEAR as u32;
+}
+
+/// Flags of an array that a texture reference reads.
+pub mod texture_array_flags {
+    use cudarc::driver::sys as raw;
+    /// `CU_TRSA_OVERRIDE_FORMAT`: the array's own format counts, as it always does here.
+    pub const OVERRIDE_FORMAT: u32 = raw::CU_TRSA_OVERRIDE_FORMAT;
 }
 
 /// Flags of a texture.

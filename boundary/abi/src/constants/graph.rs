@@ -142,6 +142,8 @@ pub mod graph_debug_flags {
     pub const HANDLES: u32 = Raw::CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES as u32;
     /// `CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS`.
     pub const CONDITIONAL_NODE_PARAMS: u32 = Raw::CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS as u32;
+    /// All that there are: CONDITIONAL_NODE_PARAMS is the last.
+    pub const KNOWN: u32 = 2 * CONDITIONAL_NODE_PARAMS - 1;
 }
 
 /// How the dependencies of a capturing stream change.

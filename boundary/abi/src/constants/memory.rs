@@ -195,6 +195,9 @@ pub mod handle_type {
     pub const POSIX_FILE_DESCRIPTOR: u32 = Raw::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
     /// By a handle of the GPU fabric.
     pub const FABRIC: u32 = Raw::CU_MEM_HANDLE_TYPE_FABRIC.0;
+    /// All that there are, those of Windows among them.
+    pub const KNOWN: u32 =
+        POSIX_FILE_DESCRIPTOR | Raw::CU_MEM_HANDLE_TYPE_WIN32.0 | Raw::CU_MEM_HANDLE_TYPE_WIN32_KMT.0 | FABRIC;
 }
 
 /// Flags of `cuIpcOpenMemHandle`.

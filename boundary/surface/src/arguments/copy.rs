@@ -6,7 +6,7 @@ use crate::arguments::host::{HostRange, UnifiedRange};
 use crate::expansion::say_once;
 use floe_abi::{
     Array, Context, CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation,
-    Memcpy3dOperand, Memcpy3dPeer, copy_operand_type, memory_type,
+    Memcpy3dOperand, Memcpy3dPeer, copy_operand_type, location_type, memory_type,
 };
 
 /// A box of bytes from one place to another: `depth` slices of `height` rows of `width` bytes.
@@ -264,6 +264,9 @@ impl RawEnd {
             }
             _ => return Err(CudaError::INVALID_VALUE),
         };
+        if end.hint.kind > location_type::HOST_NUMA_CURRENT {
+            return Err(CudaError::INVALID_VALUE);
+        }
         if too_short(end.row_length, width) || too_short(end.layer_height, height) {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -411,6 +414,7 @@ mod tests {
         let rows: Vec<_> = made(&copy).expect("valid").rows().map(|row| (row.source, row.destination)).collect();
         assert_eq!(rows, [(0, 0), (64, 20), (128, 40), (512, 60), (576, 80), (640, 100)]);
         let array = Memcpy3dOperand { kind: copy_operand_type::ARRAY, ..source };
+        let hinted = Memcpy3dOperand { hint: floe_abi::MemLocation { kind: 5, id: 0 }, ..source };
         for (refused, error) in [
             (Memcpy3dBatchOperation { extent: [20, 0, 2], ..copy }, CudaError::INVALID_VALUE),
             (Memcpy3dBatchOperation { source: pointer(0x1000, 19, 8), ..copy }, CudaError::INVALID_VALUE),
@@ -420,6 +424,7 @@ mod tests {
                 CudaError::INVALID_VALUE,
             ),
             (Memcpy3dBatchOperation { source: array, ..copy }, CudaError::NOT_SUPPORTED),
+            (Memcpy3dBatchOperation { source: hinted, ..copy }, CudaError::INVALID_VALUE),
             (Memcpy3dBatchOperation { source: pointer(0x1000, 1 << 62, 8), ..copy }, CudaError::INVALID_VALUE),
         ] {
             assert_eq!(made(&refused), Err(error), "{refused:?}");

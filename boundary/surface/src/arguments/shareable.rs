@@ -32,8 +32,11 @@ impl ShareableKind {
     pub const ALL: u32 = handle_type::POSIX_FILE_DESCRIPTOR | handle_type::FABRIC;
 
     /// # Errors
-    /// NOT_SUPPORTED for every other number.
+    /// NOT_SUPPORTED for handles of Windows, INVALID_VALUE for what is no kind.
     pub(crate) fn of(kind: u32) -> CudaResult<Self> {
+        if !kind.is_power_of_two() || kind & !handle_type::KNOWN != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
         match kind {
             handle_type::POSIX_FILE_DESCRIPTOR => Ok(Self::Descriptor),
             handle_type::FABRIC => Ok(Self::Fabric),
@@ -84,7 +87,7 @@ pub(crate) unsafe fn give(place: *mut c_void, handle: ShareableHandle<OwnedFd>) 
 /// As C says of the kind. A descriptor is open during the call; if it is not, each use of it fails.
 ///
 /// # Errors
-/// NOT_SUPPORTED for other kinds, INVALID_VALUE for a number that is no descriptor's, and for no bytes.
+/// As [`ShareableKind::of`]; INVALID_VALUE for a number that is no descriptor's, and for no bytes.
 pub(crate) unsafe fn take<'a>(shareable: *mut c_void, kind: u32) -> CudaResult<ShareableHandle<BorrowedFd<'a>>> {
     match ShareableKind::of(kind)? {
         ShareableKind::Descriptor => {
@@ -108,8 +111,11 @@ mod tests {
     fn memory_is_shared_by_descriptors_and_by_fabric_handles() {
         assert_eq!(ShareableKind::of(handle_type::POSIX_FILE_DESCRIPTOR), Ok(ShareableKind::Descriptor));
         assert_eq!(ShareableKind::of(handle_type::FABRIC), Ok(ShareableKind::Fabric));
-        for kind in [handle_type::NONE, 2, 4, ShareableKind::ALL, u32::MAX] {
+        for kind in [2, 4] {
             assert_eq!(ShareableKind::of(kind), Err(CudaError::NOT_SUPPORTED), "{kind}");
+        }
+        for kind in [handle_type::NONE, ShareableKind::ALL, 6, 16, u32::MAX] {
+            assert_eq!(ShareableKind::of(kind), Err(CudaError::INVALID_VALUE), "{kind}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::store::Graphs;
 use super::work::{KernelWork, Work};
-use crate::process::refusals::refused_once;
+use crate::arguments::attributes::check_attribute;
 use floe_abi::{CudaError, CudaResult, GraphNode, LaunchAttribute, LaunchAttributeValue, launch_attribute as a};
 
 /// Attributes a kernel node can have.
@@ -52,6 +52,7 @@ impl Graphs {
         if !is_node_attribute(id) {
             return Err(refused(id));
         }
+        check_attribute(id, &value)?;
         kernel.attributes.retain(|attribute| attribute.id != id);
         kernel.attributes.push(LaunchAttribute { id, value, ..LaunchAttribute::default() });
         Ok(())
@@ -69,10 +70,7 @@ impl Graphs {
     }
 }
 
+/// The answer to an attribute that no node has.
 fn refused(id: u32) -> CudaError {
-    if id != a::DEVICE_UPDATABLE_KERNEL_NODE {
-        return CudaError::INVALID_VALUE;
-    }
-    refused_once(format_args!("graph nodes that kernels change are not supported: CUlaunchAttributeID {id}"));
-    CudaError::NOT_SUPPORTED
+    check_attribute(id, &LaunchAttributeValue::default()).err().unwrap_or(CudaError::INVALID_VALUE)
 }

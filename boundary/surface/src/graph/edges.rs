@@ -3,7 +3,7 @@
 
 use super::handles::{Kind, id};
 use super::store::{Edge, Graphs, Node, State};
-use floe_abi::{CudaError, CudaResult, Graph, GraphNode, graph_dependency_type, graph_node_type};
+use floe_abi::{CudaError, CudaResult, Graph, GraphNode, graph_dependency_type, graph_kernel_port, graph_node_type};
 use std::collections::HashSet;
 
 impl State {
@@ -22,18 +22,19 @@ impl State {
     }
 }
 
-/// Ports are a kernel's; nothing else lets its dependents go early.
+/// Ports are a kernel's; nothing else lets its dependents go early. A programmatic dependency leaves by a port of its own, and
+/// the programmatic port is for such dependencies only.
 fn check_data(edge: &Edge, from: &Node) -> CudaResult<()> {
+    use graph_kernel_port::{DEFAULT, LAUNCH_ORDER, PROGRAMMATIC};
     let data = edge.data;
-    let plain = data.from_port == 0 && data.kind == 0;
-    let early = from.work.kind() == graph_node_type::KERNEL
-        && data.from_port <= 2
-        && u32::from(data.kind) <= graph_dependency_type::PROGRAMMATIC;
-    if (plain || early) && data.to_port == 0 && data.reserved == [0; 5] {
-        Ok(())
-    } else {
-        Err(CudaError::INVALID_VALUE)
-    }
+    let of_kernel = from.work.kind() == graph_node_type::KERNEL;
+    let known = match (u32::from(data.kind), data.from_port) {
+        (graph_dependency_type::DEFAULT, DEFAULT) => true,
+        (graph_dependency_type::DEFAULT, LAUNCH_ORDER) => of_kernel,
+        (graph_dependency_type::PROGRAMMATIC, PROGRAMMATIC | LAUNCH_ORDER) => of_kernel,
+        _ => false,
+    };
+    if known && data.to_port == 0 && data.reserved == [0; 5] { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
 }
 
 impl Graphs {

@@ -80,7 +80,7 @@ impl Graphs {
     /// More references of the program's.
     ///
     /// # Errors
-    /// INVALID_VALUE where there is no such object or the count is 0.
+    /// INVALID_VALUE where there is no such object, or the count is 0 or beyond INT_MAX.
     pub fn retain_object(&self, object: UserObject, count: u32) -> CudaResult<()> {
         let object = counted(object, count)?;
         self.lock().objects.retain(object, count.into())
@@ -102,7 +102,7 @@ impl Graphs {
     /// A graph holds an object; with `moves` the references are the program's that it gives away.
     ///
     /// # Errors
-    /// INVALID_VALUE where graph or object do not exist or the count is 0.
+    /// INVALID_VALUE where graph or object do not exist, or the count is 0 or beyond INT_MAX.
     pub fn hold_object(&self, graph: Graph, object: UserObject, count: u32, moves: bool) -> CudaResult<()> {
         let object = counted(object, count)?;
         let mut state = self.lock();
@@ -141,7 +141,8 @@ impl Graphs {
 }
 
 fn counted(object: UserObject, count: u32) -> CudaResult<u64> {
-    if count == 0 {
+    // CUDA's bound is INT_MAX.
+    if count == 0 || i32::try_from(count).is_err() {
         return Err(CudaError::INVALID_VALUE);
     }
     id(Kind::UserObject, object.0)

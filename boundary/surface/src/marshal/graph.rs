@@ -154,6 +154,9 @@ marshallers! {
     fn cuGraphDebugDotPrint(driver, graph: Graph, path: *const c_char, flags: u32) {
         // SAFETY: the program's text.
         let path = unsafe { c::text(path) }?;
+        if flags & !graph_debug_flags::KNOWN != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
         // Asked for while nobody holds the graphs.
         let functions = driver.graphs().functions(graph)?.into_iter();
         let names = functions.filter_map(|function| Some((function.0, driver.func_get_name(function).ok()?))).collect();

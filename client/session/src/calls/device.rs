@@ -66,6 +66,8 @@ impl DeviceCalls for Client {
             p2p_attribute::ACCESS_SUPPORTED => Ok(ability.access),
             p2p_attribute::NATIVE_ATOMIC_SUPPORTED => Ok(ability.atomics),
             p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED => Ok(ability.arrays),
+            // A link with some atomics, but not all, is said to have none.
+            p2p_attribute::ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED => Ok(0),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }

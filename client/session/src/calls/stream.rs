@@ -9,7 +9,7 @@ use floe_abi::{
     launch_attribute, stream_flags,
 };
 use floe_surface::graph::{CaptureStream, Work};
-use floe_surface::{StreamCallback, StreamCalls};
+use floe_surface::{StreamCallback, StreamCalls, check_attribute, check_stream_attribute, unset_stream_attribute};
 use floe_wire::{EventId, QueryStream, WaitEvent};
 
 use crate::client::Client;
@@ -280,18 +280,15 @@ impl StreamCalls for Client {
             let bits = u32::from_ne_bytes(stream.priority().to_ne_bytes());
             return Ok(LaunchAttributeValue::from_u32(bits));
         }
-        if !is_stream_attribute(attribute) {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        check_stream_attribute(attribute)?;
         let value = lock(&stream.attributes).get(&attribute).copied();
-        Ok(value.unwrap_or_default())
+        Ok(value.unwrap_or_else(|| unset_stream_attribute(attribute)))
     }
 
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
         let stream = self.stream(stream)?;
-        if !is_stream_attribute(attribute) {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        check_stream_attribute(attribute)?;
+        check_attribute(attribute, value)?;
         // All of these are about speed, none about results.
         log_once!(Info, "cuStreamSetAttribute: remembered but without effect, attribute: {attribute}");
         if attribute == launch_attribute::PRIORITY {
@@ -301,13 +298,4 @@ impl StreamCalls for Client {
         lock(&stream.attributes).insert(attribute, *value);
         Ok(())
     }
-}
-
-/// Attributes a stream can have.
-fn is_stream_attribute(attribute: u32) -> bool {
-    use launch_attribute as a;
-    matches!(
-        attribute,
-        a::ACCESS_POLICY_WINDOW | a::SYNCHRONIZATION_POLICY | a::PRIORITY | a::MEM_SYNC_DOMAIN_MAP | a::MEM_SYNC_DOMAIN
-    )
 }

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use floe_abi::{CudaError, CudaResult, Function, Kernel, Module, device_attribute, function_attribute};
+use floe_abi::{
+    CudaError, CudaResult, Function, Kernel, Module, cluster_scheduling, device_attribute, function_attribute,
+};
 use floe_surface::{KernelLayout, ParameterLayout};
 use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 
@@ -47,6 +49,24 @@ pub(crate) fn is_certain(vgpu: &Vgpu, fixed: i32, number: u32, value: i32) -> bo
         }
         a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&value),
         a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => matches!(value, 0 | 1),
+        _ => false,
+    }
+}
+
+/// Whether CUDA lets a program set this attribute, to a value of those it names. The others say what the kernel is, also where
+/// it is just that.
+fn is_settable(number: u32, value: i32) -> bool {
+    use function_attribute as a;
+    match number {
+        a::MAX_DYNAMIC_SHARED_SIZE_BYTES
+        | a::PREFERRED_SHARED_MEMORY_CARVEOUT
+        | a::REQUIRED_CLUSTER_WIDTH
+        | a::REQUIRED_CLUSTER_HEIGHT
+        | a::REQUIRED_CLUSTER_DEPTH
+        | a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => true,
+        a::CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+            u32::try_from(value).is_ok_and(|policy| policy <= cluster_scheduling::LOAD_BALANCING)
+        }
         _ => false,
     }
 }
@@ -280,6 +300,9 @@ impl FunctionState {
     /// Sets an attribute, without waiting where every device takes the value.
     pub(crate) fn set_attribute(&self, number: u32, value: i32) -> CudaResult<()> {
         self.vgpu.errors.report()?;
+        if !is_settable(number, value) {
+            return Err(CudaError::INVALID_VALUE);
+        }
         let known = floe_lock::read(&self.attributes).get(&number).copied();
         if known == Some(value) {
             return Ok(());

@@ -162,7 +162,9 @@ impl DeviceCalls for Simulator {
         }
         match attribute {
             peer_ask::ACCESS_SUPPORTED | peer_ask::NATIVE_ATOMIC_SUPPORTED => Ok(1),
-            peer_ask::PERFORMANCE_RANK | peer_ask::CUDA_ARRAY_ACCESS_SUPPORTED => Ok(0),
+            peer_ask::PERFORMANCE_RANK
+            | peer_ask::CUDA_ARRAY_ACCESS_SUPPORTED
+            | peer_ask::ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED => Ok(0),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }

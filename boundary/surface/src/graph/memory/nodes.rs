@@ -3,6 +3,7 @@
 //! else the implementation sets memory aside.
 
 use super::{Accounts, Allocation, Reserved};
+use crate::arguments::wishes::{accessing_device, check_pool, device_of_place};
 use crate::graph::capture::CaptureStream;
 use crate::graph::handles::{Kind, id};
 use crate::graph::store::{Edge, Graphs, State};
@@ -60,7 +61,9 @@ pub struct FreeWork {
 /// devices reach.
 pub(crate) fn wish(asked: &MemAllocNodeParams, access: &[MemAccess]) -> CudaResult<AllocWork> {
     let (pool, own) = (&asked.pool, asked.pool.location);
-    if asked.bytes == 0 || pool.kind != allocation_type::PINNED || own.kind != location_type::DEVICE {
+    check_pool(pool)?;
+    device_of_place(&own)?;
+    if asked.bytes == 0 {
         return Err(CudaError::INVALID_VALUE);
     }
     if pool.handle_types != 0 {
@@ -71,6 +74,10 @@ pub(crate) fn wish(asked: &MemAllocNodeParams, access: &[MemAccess]) -> CudaResu
         return Err(CudaError::NOT_SUPPORTED);
     }
     for wish in access {
+        let known = matches!(wish.flags, access_flags::NONE | access_flags::READ | access_flags::READWRITE);
+        if accessing_device(&wish.location).is_err() || !known {
+            return Err(CudaError::INVALID_VALUE);
+        }
         if wish.location == own && wish.flags != access_flags::READWRITE {
             return Err(CudaError::INVALID_VALUE);
         }

@@ -356,7 +356,9 @@ fn wishes_that_no_device_grants_are_refused() {
     let on_host = MemPoolProperties { location: MemLocation { kind: 2, id: 0 }, ..asked(1).pool };
     assert_eq!(wish(&none, &[]).map(drop), Err(CudaError::INVALID_VALUE));
     assert_eq!(wish(&asked(0), &[]).map(drop), Err(CudaError::INVALID_VALUE));
-    assert_eq!(wish(&MemAllocNodeParams { pool: on_host, ..asked(1) }, &[]).map(drop), Err(CudaError::INVALID_VALUE));
+    let nowhere = MemPoolProperties { location: MemLocation { kind: 5, id: 0 }, ..asked(1).pool };
+    assert_eq!(wish(&MemAllocNodeParams { pool: nowhere, ..asked(1) }, &[]).map(drop), Err(CudaError::INVALID_VALUE));
+    assert_eq!(wish(&MemAllocNodeParams { pool: on_host, ..asked(1) }, &[]).map(drop), Err(CudaError::NOT_SUPPORTED));
     assert_eq!(wish(&MemAllocNodeParams { pool: shared, ..asked(1) }, &[]).map(drop), Err(CudaError::NOT_SUPPORTED));
     let access = |id, flags| [MemAccess { location: location(id), flags }];
     assert!(wish(&asked(1), &access(0, access_flags::READWRITE)).is_ok());

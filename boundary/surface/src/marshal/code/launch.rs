@@ -1,6 +1,7 @@
 //! Launches: the three forms of a kernel launch become one method, host functions become values that can be called
 //! later. C arguments come in; geometry is checked by the implementation, which knows the device.
 
+use crate::arguments::attributes::check_attributes;
 use crate::arguments::launch::KernelArguments;
 use crate::marshal::marshallers;
 use crate::prelude::*;
@@ -91,6 +92,7 @@ pub(super) unsafe fn described<'a>(
     }
     // SAFETY: the struct's array with the count beside it.
     let attributes = unsafe { c::slice(config.attributes as *const LaunchAttribute, config.attribute_count as usize) }?;
+    check_attributes(attributes)?;
     let launch = Launch {
         function,
         grid: config.grid,

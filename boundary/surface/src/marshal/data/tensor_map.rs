@@ -77,6 +77,16 @@ fn present(map: *mut TensorMap, rank: u32) -> CudaResult<usize> {
     if possible { Ok(rank) } else { Err(CudaError::INVALID_VALUE) }
 }
 
+/// # Errors
+/// INVALID_VALUE for numbers that CUDA does not name: beyond `…_DATA_TYPE_16U6_ALIGN16B`, `…_INTERLEAVE_32B`,
+/// `…_SWIZZLE_128B_ATOM_64B`, `…_L2_PROMOTION_L2_256B`, `…_NAN_REQUEST_ZERO_FMA` and `…_WIDE_MODE_W128`.
+fn check_named(shape: &TensorShape) -> CudaResult<()> {
+    let mode = if let TensorForm::Im2colWide { mode, .. } = shape.form { mode } else { 0 };
+    let words = [shape.data_type, shape.interleave, shape.swizzle, shape.promotion, shape.fill, mode];
+    let last = [15, 2, 6, 3, 1, 1];
+    if words.iter().zip(last).all(|(word, last)| *word <= last) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
+}
+
 /// # Safety
 /// `map` is the program's, not NULL and aligned.
 unsafe fn encode<D: crate::Driver>(
@@ -85,6 +95,7 @@ unsafe fn encode<D: crate::Driver>(
     shape: &TensorShape,
     address: DevicePtr,
 ) -> CudaResult<()> {
+    check_named(shape)?;
     let encoded = driver.tensor_map_encode(shape, address)?;
     // SAFETY: our caller vouches for it.
     unsafe { map.write(encoded) };

@@ -47,6 +47,12 @@ fn read_from(state: &mut TextureReferenceState, kind: u32, place: u64, extent: u
 }
 
 /// # Errors
+/// INVALID_VALUE for flags that CUDA does not name.
+fn check_array_flags(flags: u32) -> CudaResult<()> {
+    if flags & !texture_array_flags::OVERRIDE_FORMAT != 0 { Err(CudaError::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// # Errors
 /// INVALID_VALUE for channels that no element has.
 fn set_format(state: &mut TextureReferenceState, format: u32, channels: u32) -> CudaResult<()> {
     if ![1, 2, 4].contains(&channels) {
@@ -93,6 +99,7 @@ marshallers! {
 
     /// `cuTexRefSetArray`.
     fn cuTexRefSetArray(driver, reference: TextureReference, array: Array, flags: u32) {
+        check_array_flags(flags)?;
         let shape = driver.array_get_descriptor(array)?;
         bind(driver, reference, |state| {
             read_from(state, resource_type::ARRAY, array.0, 0, (0, 0));
@@ -102,6 +109,7 @@ marshallers! {
 
     /// `cuTexRefSetMipmappedArray`.
     fn cuTexRefSetMipmappedArray(driver, reference: TextureReference, array: MipmappedArray, flags: u32) {
+        check_array_flags(flags)?;
         bind(driver, reference, |state| {
             read_from(state, resource_type::MIPMAPPED_ARRAY, array.0, 0, (0, 0));
             Ok(())

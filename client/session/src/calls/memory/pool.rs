@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData, Stream,
-    access_flags, allocation_type, location_type, pool_attribute,
+    access_flags, location_type, pool_attribute,
 };
 use floe_surface::graph::record_alloc;
-use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, check_pool_usage};
+use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, accessing_device, check_pool, device_of_place};
 
 use crate::client::Client;
 use crate::memory::blocks::Allocation;
@@ -112,16 +112,9 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {
-        let on_device = properties.location.kind == location_type::DEVICE;
-        if properties.kind != allocation_type::PINNED || !on_device {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        check_pool_usage(properties)?;
-        // The device says in its attributes which there are.
-        if properties.handle_types & !ShareableKind::ALL != 0 {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        let device = self.device(floe_abi::Device(properties.location.id))?;
+        // The device says in its attributes which handles there are.
+        check_pool(properties)?;
+        let device = self.device(device_of_place(&properties.location)?)?;
         device.vgpu.snapshot.check_handle_types(properties.handle_types)?;
         let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());
         let state = PoolState::created(Arc::clone(&device.vgpu), properties.handle_types, properties.max_size as u64);
@@ -212,9 +205,10 @@ impl PoolCalls for Client {
 
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
         let pool = self.pool(pool)?;
-        let ordinal = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
-        let reaches = |ordinal| ordinal == pool.vgpu.ordinal || pool.reached_by().1.contains(&ordinal);
-        Ok(if ordinal.is_some_and(reaches) { access_flags::READWRITE } else { access_flags::NONE })
+        let Some(device) = accessing_device(location)? else { return Ok(access_flags::NONE) };
+        let ordinal = self.device(device)?.vgpu.ordinal;
+        let reaches = ordinal == pool.vgpu.ordinal || pool.reached_by().1.contains(&ordinal);
+        Ok(if reaches { access_flags::READWRITE } else { access_flags::NONE })
     }
 
     fn mem_pool_export_to_shareable_handle(

@@ -11,7 +11,10 @@ use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
     access_flags, allocation_type, location_type, resource_type,
 };
-use floe_surface::{ShareableHandle, ShareableKind, VirtualMemoryCalls, granted_memory};
+use floe_surface::{
+    ShareableHandle, ShareableKind, VirtualMemoryCalls, accessing_device, check_handle_types, check_memory_flags,
+    device_of_place, granted_memory,
+};
 use floe_wire::{BlockId, CreateBlock, MapBlock, SetAccess};
 
 use crate::client::Client;
@@ -49,10 +52,7 @@ impl Client {
     }
 
     fn location_vgpu(&self, location: &MemLocation) -> CudaResult<&Arc<Vgpu>> {
-        if location.kind != location_type::DEVICE {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        Ok(&self.device(floe_abi::Device(location.id))?.vgpu)
+        Ok(&self.device(device_of_place(location)?)?.vgpu)
     }
 }
 
@@ -121,14 +121,7 @@ impl VirtualMemoryCalls for Client {
             return Err(CudaError::INVALID_VALUE);
         }
         // Memory that could be exported is like any other until somebody exports it. PyTorch's expandable segments always ask for it.
-        if properties.requested_handle_types & !ShareableKind::ALL != 0 {
-            let kinds = properties.requested_handle_types;
-            log_once!(
-                Warn,
-                "cuMemCreate: memory is shared by descriptors and fabric handles, not by handles of the kinds: {kinds:#x}"
-            );
-            return Err(CudaError::NOT_SUPPORTED);
-        }
+        check_handle_types(properties.requested_handle_types)?;
         if is_of_host(&properties.location) {
             // NCCL asks for it as it begins, and does without.
             log_once!(Info, "cuMemCreate: physical memory of the host is not supported");
@@ -248,14 +241,16 @@ impl VirtualMemoryCalls for Client {
         let vgpu = self.window_of(address)?;
         let memory = lock(&vgpu.virtual_memory);
         let (_, mapping) = memory.programs_mapping(address.0).ok_or(CudaError::INVALID_VALUE)?;
-        let device = (location.kind == location_type::DEVICE).then(|| u8::try_from(location.id).ok()).flatten();
-        Ok(u64::from(device.map_or(access_flags::NONE, |ordinal| mapping.access_of(ordinal))))
+        let Some(device) = accessing_device(location)? else { return Ok(access_flags::NONE.into()) };
+        Ok(mapping.access_of(self.device(device)?.vgpu.ordinal).into())
     }
 
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
         if option > floe_abi::granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
+        check_handle_types(properties.requested_handle_types)?;
+        check_memory_flags(&properties.flags)?;
         // NCCL asks for it before it tries to make such memory, and does without where only the making is refused.
         if is_of_host(&properties.location) {
             return Ok(HOST_GRANULARITY);

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use floe_abi::{
     CudaError, CudaResult, Device, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, PoolPointerData,
-    Stream, access_flags, allocation_type, location_type, pool_attribute as ask,
+    Stream, access_flags, pool_attribute as ask,
 };
 use floe_surface::graph::record_alloc;
-use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, check_pool_usage};
+use floe_surface::{PoolCalls, ShareableHandle, ShareableKind, accessing_device, check_pool, device_of_place};
 
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
@@ -121,10 +121,7 @@ impl Simulator {
     }
 
     fn check_location(&self, location: &MemLocation) -> CudaResult<()> {
-        if location.kind != location_type::DEVICE {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        self.device(Device(location.id)).map(|_| ())
+        self.device(device_of_place(location)?).map(drop)
     }
 }
 
@@ -162,10 +159,7 @@ impl PoolCalls for Simulator {
     }
 
     fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {
-        if properties.kind != allocation_type::PINNED {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        check_pool_usage(properties)?;
+        check_pool(properties)?;
         if properties.handle_types != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }
@@ -247,7 +241,8 @@ impl PoolCalls for Simulator {
 
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
         self.pools.get(pool)?;
-        self.check_location(location)?;
+        let Some(device) = accessing_device(location)? else { return Ok(access_flags::NONE) };
+        self.device(device)?;
         Ok(access_flags::READWRITE)
     }
 

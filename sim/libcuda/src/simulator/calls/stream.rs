@@ -11,7 +11,10 @@ use floe_abi::{
     event_wait_flags, launch_attribute, pointer_attribute, stream_flags,
 };
 use floe_surface::graph::{CaptureStream, Work as Recorded};
-use floe_surface::{PointerAttribute, PointerCalls, StreamCallback, StreamCalls};
+use floe_surface::{
+    PointerAttribute, PointerCalls, StreamCallback, StreamCalls, check_attribute, check_stream_attribute,
+    unset_stream_attribute,
+};
 
 use super::context::ContextState;
 use super::event::key_of;
@@ -266,32 +269,22 @@ impl StreamCalls for Simulator {
     }
 
     fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
-        check_attribute(attribute)?;
-        let Some(state) = self.created(stream)? else { return Ok(LaunchAttributeValue::default()) };
+        check_stream_attribute(attribute)?;
+        let Some(state) = self.created(stream)? else { return Ok(unset_stream_attribute(attribute)) };
         if attribute == launch_attribute::PRIORITY {
             return Ok(LaunchAttributeValue::from_u32(state.priority().cast_unsigned()));
         }
         let attributes = lock(&state.attributes);
-        Ok(attributes.get(&attribute).copied().unwrap_or_default())
+        Ok(attributes.get(&attribute).copied().unwrap_or_else(|| unset_stream_attribute(attribute)))
     }
 
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
-        check_attribute(attribute)?;
+        check_stream_attribute(attribute)?;
+        check_attribute(attribute, value)?;
+        // All of them are hints here.
         if let Some(state) = self.created(stream)? {
             lock(&state.attributes).insert(attribute, *value);
         }
         Ok(())
-    }
-}
-
-/// The attributes a stream has; all of them are hints here.
-fn check_attribute(attribute: u32) -> CudaResult<()> {
-    match attribute {
-        launch_attribute::ACCESS_POLICY_WINDOW
-        | launch_attribute::SYNCHRONIZATION_POLICY
-        | launch_attribute::PRIORITY
-        | launch_attribute::MEM_SYNC_DOMAIN_MAP
-        | launch_attribute::MEM_SYNC_DOMAIN => Ok(()),
-        _ => Err(CudaError::INVALID_VALUE),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use floe_abi::{
     Array, CudaError, CudaResult, MipmappedArray, Module, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
     TextureDescriptor, TextureObject, TextureReference, address_mode, array_format, element_bytes, filter_mode,
-    resource_type, texture_flags,
+    resource_type, resource_view_format, texture_flags,
 };
 use floe_machine::{Channel, Choice, Outside, Sampling, Surface, Texels, Texture};
 use floe_surface::texture_references::{TextureReferenceState, TextureReferences};
@@ -86,7 +86,8 @@ fn sampling(description: &TextureDescriptor, channel: Channel, linear: bool) -> 
         _ => return Err(CudaError::INVALID_VALUE),
     };
     let integers = flags & texture_flags::READ_AS_INTEGER != 0;
-    if flags & !KNOWN_FLAGS != 0 || filtered && !channel.reads_float(integers) {
+    let levels_known = matches!(description.level_filter_mode, filter_mode::POINT | filter_mode::LINEAR);
+    if flags & !KNOWN_FLAGS != 0 || !levels_known || filtered && !channel.reads_float(integers) {
         return Err(CudaError::INVALID_VALUE);
     }
     Ok(Sampling {
@@ -267,8 +268,9 @@ impl TextureCalls for Simulator {
         view: Option<&ResourceViewDescriptor>,
     ) -> CudaResult<TextureObject> {
         let context = self.working()?;
-        if view.is_some() {
-            return Err(refuse("resource views"));
+        if let Some(view) = view {
+            let known = view.format <= resource_view_format::UNSIGNED_BC7;
+            return Err(if known { refuse("resource views") } else { CudaError::INVALID_VALUE });
         }
         let number = self.views.add_texture(self.texture_of(resource, description)?);
         let state = TextureState { resource: *resource, description: *description, context: context.handle };

@@ -9,7 +9,10 @@ use floe_abi::{
     access_flags, allocation_type, granularity, handle_type, location_type,
 };
 use floe_machine::MemoryError;
-use floe_surface::{ShareableHandle, ShareableKind, VirtualMemoryCalls, granted_memory};
+use floe_surface::{
+    ShareableHandle, ShareableKind, VirtualMemoryCalls, accessing_device, check_handle_types, check_memory_flags,
+    device_of_place, granted_memory,
+};
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
@@ -19,21 +22,14 @@ use floe_lock::lock;
 impl Simulator {
     /// The device a location names.
     fn located(&self, location: &MemLocation) -> CudaResult<usize> {
-        if location.kind != location_type::DEVICE {
-            crate::simulator::log::note(format_args!(
-                "memory can only be located on a device, asked for kind: {}",
-                location.kind
-            ));
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        let place = usize::try_from(location.id).map_err(|_| CudaError::INVALID_DEVICE)?;
-        self.devices.get(place).map(|_| place).ok_or(CudaError::INVALID_DEVICE)
+        self.device(device_of_place(location)?).map(|device| device.place)
     }
 
     fn check_properties(&self, properties: &MemAllocationProperties) -> CudaResult<usize> {
         if properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
+        check_handle_types(properties.requested_handle_types)?;
         if properties.requested_handle_types & !handle_type::POSIX_FILE_DESCRIPTOR != 0 {
             crate::simulator::log::note(format_args!(
                 "memory of the CPU device is exported by descriptors only, asked for handle types: {:#x}",
@@ -143,15 +139,18 @@ impl VirtualMemoryCalls for Simulator {
     }
 
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
-        self.located(location)?;
+        let Some(device) = accessing_device(location)? else { return Ok(access_flags::NONE.into()) };
+        self.device(device)?;
         let range = lock(&self.virtual_memory).mapped_range_at(address.0).ok_or(CudaError::INVALID_VALUE)?;
         Ok(u64::from(if range.accessible { access_flags::READWRITE } else { access_flags::NONE }))
     }
 
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
-        if option > granularity::RECOMMENDED {
+        if option > granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
+        check_handle_types(properties.requested_handle_types)?;
+        check_memory_flags(&properties.flags)?;
         self.located(&properties.location)?;
         usize::try_from(GRANULARITY).map_err(|_| CudaError::UNKNOWN)
     }

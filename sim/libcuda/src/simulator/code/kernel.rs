@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{
-    CudaError, CudaResult, Device, Function, Kernel, Library, Module, function_attribute as ask, function_cache,
-    function_loading_state, shared_config,
+    CudaError, CudaResult, Device, Function, Kernel, Library, Module, cluster_scheduling, function_attribute as ask,
+    function_cache, function_loading_state, shared_config,
 };
 use floe_machine::{Kernel as MachineKernel, LoadError};
 use floe_surface::KernelCalls;
@@ -226,6 +226,11 @@ impl Simulator {
             // A permission; there is nothing to make use of it.
             ask::NON_PORTABLE_CLUSTER_SIZE_ALLOWED if matches!(value, 0 | 1) => Ok(()),
             ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE if value == 0 => Ok(()),
+            ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+                if u32::try_from(value).map_or(true, |policy| policy > cluster_scheduling::LOAD_BALANCING) =>
+            {
+                Err(CudaError::INVALID_VALUE)
+            }
             ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | ask::REQUIRED_CLUSTER_WIDTH
             | ask::REQUIRED_CLUSTER_HEIGHT
