@@ -1,7 +1,9 @@
 //! `cargo xtask check-header`: whether our exported functions take what NVIDIA's header says they take. The toolkit's
 //! `cuda.h`, preprocessed with all versions of all functions, and the generated exports come in; every difference goes
 //! out as a sentence. It compares only what the calling convention sees: the number of arguments, and whether each is
-//! an int, a word, a float, or a pointer.
+//! an int, a word, a float, or a pointer. `values` compares the values that the tests pass.
+
+mod values;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -55,6 +57,11 @@ pub(crate) fn check() -> Result<()> {
     ensure!(differences.is_empty(), "exported functions differ from cuda.h:\n{}", differences.join("\n"));
     ensure!(compared > 100, "cuda.h declares too few of our functions to be what it should be: {compared}");
     eprintln!("check-header: {compared} exported functions take what cuda.h says");
+    let raw = std::fs::read_to_string(&header).with_context(|| header.display().to_string())?;
+    let values = values::Header::read(&String::from_utf8_lossy(&output.stdout), &raw);
+    let missing = values::missing(&values::table()?, &values, &ours.into_keys().collect());
+    ensure!(missing.is_empty(), "api/values.toml and cuda.h differ:\n{}", missing.join("\n"));
+    eprintln!("check-header: api/values.toml has each value that cuda.h names");
     Ok(())
 }
 

@@ -59,7 +59,18 @@ pub(crate) fn example_programs() -> Result<()> {
     for name in ["management", "monitors"] {
         compile_c(&repository().join(format!("tests/programs/{name}.c")), &examples.join(name))?;
     }
-    Ok(())
+    compile_values(&home, &examples.join("values"))
+}
+
+/// Builds the program that passes each value of each flag, by NVIDIA's own header.
+fn compile_values(home: &toolchain::CudaHome, executable: &Path) -> Result<()> {
+    let sources = repository().join("tests/programs/values");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Wextra", "-I"]).arg(home.headers()).arg("-o").arg(executable);
+    for name in ["main", "contexts", "memory", "copies", "textures", "code", "graphs"] {
+        cc.arg(sources.join(format!("{name}.c")));
+    }
+    run(cc.arg("-L").arg(home.stubs()).args(["-lcuda", "-ldl"]))
 }
 
 /// Fetches the runtimes and notes where each lies; builds the program that boots them.
