@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use floe_tests::{Floed, Program, repository};
+use floe_tests::{Floed, Program, compile_c, repository};
 use serde::Deserialize;
 
 /// The table.
@@ -172,4 +172,35 @@ fn each_probe_of_the_program_is_in_one_row_and_others_say_why() {
         }
     }
     assert_eq!(made, named);
+}
+
+/// Codes of failed captures, one line each. The program runs natively, too, where these lines are to be the same.
+#[test]
+fn a_failed_capture_says_what_failed() {
+    let daemon = Floed::start();
+    let program = daemon.token_file().parent().unwrap().join("capture_codes");
+    compile_c("capture_codes", &program);
+    let through = Program::new(program.clone(), &[]).on(&daemon, daemon.unix()).run();
+    assert_eq!(through.code, Some(0), "{through:?}");
+    let alone = Program::new(program, &[]).on_the_device_library().run();
+    assert_eq!(through.stdout, alone.stdout);
+    let said = |what: &str| {
+        let line = through.stdout.lines().find(|line| line.get(..52).map(str::trim) == Some(what));
+        line.unwrap_or_else(|| panic!("no line: {what}"))[52..].split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let lines = [
+        // Unjoined work is the only failure that UNJOINED is said of.
+        ("fork with work, not joined", "s1 0 904 s0"),
+        ("fork ended by itself", "903 s2 901 901 s0"),
+        ("synchronize", "900 s2 901 901 s0"),
+        ("query of a captured event", "907 s2 901 901 s0"),
+        ("wait for an event from outside", "905 s2 901 901 s0"),
+        ("two captures meet", "902 901 s2 901 901 s0"),
+        ("fork to the legacy stream", "906 s2 901 901 s0"),
+        ("end on another thread", "908 s0 401"),
+        ("end without a beginning", "401"),
+    ];
+    for (what, codes) in lines {
+        assert_eq!(said(what), codes, "{what}");
+    }
 }

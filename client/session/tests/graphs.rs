@@ -369,12 +369,19 @@ fn what_capture_forbids_is_refused_and_ends_in_an_error() {
     }
     // An event of a capture answers nobody; a stream left behind is noticed.
     let (event, other) = (client.event_create(2).unwrap(), client.stream_create(1).unwrap());
-    begin(client, stream);
-    client.event_record(event, stream).unwrap();
-    client.stream_wait_event(other, event, 0).unwrap();
-    launch(client, function, other, 1);
-    assert_eq!(end(client, other), Err(CudaError::STREAM_CAPTURE_UNMATCHED));
-    assert_eq!(end(client, stream), Err(CudaError::STREAM_CAPTURE_UNJOINED));
+    for ends_itself in [false, true] {
+        begin(client, stream);
+        client.event_record(event, stream).unwrap();
+        client.stream_wait_event(other, event, 0).unwrap();
+        launch(client, function, other, 1);
+        let code = if ends_itself {
+            assert_eq!(end(client, other), Err(CudaError::STREAM_CAPTURE_UNMATCHED));
+            CudaError::STREAM_CAPTURE_INVALIDATED
+        } else {
+            CudaError::STREAM_CAPTURE_UNJOINED
+        };
+        assert_eq!(end(client, stream), Err(code));
+    }
     assert_eq!(client.event_query(Event(event.0)), Err(CudaError::CAPTURED_EVENT));
     assert_eq!(server.count("SynchronizeStream") + server.count("Launch"), 0);
 }

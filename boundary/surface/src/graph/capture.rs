@@ -228,14 +228,15 @@ impl Graphs {
     /// The stream's capture is over; gives its graph.
     ///
     /// # Errors
-    /// ILLEGAL_STATE where the stream is not captured, UNMATCHED where it joined a capture that began elsewhere,
-    /// WRONG_THREAD where another thread must end it. INVALIDATED, UNJOINED and, as an H200's driver has it, WRONG_THREAD
-    /// end the capture, without a graph.
+    /// ILLEGAL_STATE where the stream is not captured, UNMATCHED where it joined a capture that began elsewhere, which
+    /// invalidates that one, WRONG_THREAD where another thread must end it. INVALIDATED, UNJOINED and, as an H200's driver
+    /// has it, WRONG_THREAD end the capture, without a graph.
     pub fn end_capture(&self, stream: &CaptureStream) -> CudaResult<Graph> {
         let mut state = self.lock();
         let id = state.captures.of(stream).ok_or(CudaError::ILLEGAL_STATE)?;
         let capture = &state.captures.captures[&id];
         if capture.origin != stream.key {
+            state.captures.invalidate(id);
             return Err(CudaError::STREAM_CAPTURE_UNMATCHED);
         }
         let result = if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
