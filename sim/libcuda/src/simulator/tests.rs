@@ -380,6 +380,22 @@ fn virtual_memory_is_usable_where_it_is_mapped_with_access() {
 }
 
 #[test]
+fn a_loop_of_allocations_in_stream_order_takes_the_same_memory_again() {
+    let simulator = simulator();
+    let stream = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    let large = usize::try_from(3 * GRANULARITY).expect("64 bit");
+    let mut first = None;
+    // All of these together are more than the device has.
+    for _ in 0..50 {
+        let address = simulator.mem_alloc_async(large, stream).expect("room");
+        assert_eq!(*first.get_or_insert(address), address);
+        simulator.memset_d8(stream, address, 1, large).expect("fills");
+        simulator.mem_free_async(address, stream).expect("allocated");
+        simulator.stream_synchronize(stream).expect("done");
+    }
+}
+
+#[test]
 fn stream_ordered_memory_is_freed_once_and_in_order() {
     let simulator = simulator();
     let gate = gate();

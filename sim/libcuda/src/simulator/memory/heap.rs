@@ -75,7 +75,7 @@ impl<B> AddressHeap<B> {
         // Whoever asks the allocators for more than half of all numbers has them panic.
         let length = size.checked_next_multiple_of(ALIGNMENT).filter(|length| *length <= most);
         let Some(length) = length else { return Ok(None) };
-        let found = if length < GRANULARITY { self.cut(length, align) } else { None };
+        let found = if length < GRANULARITY { self.cut(length, align) } else { self.reuse(length) };
         let address = match found {
             Some(address) => address,
             None => match self.grow(length, back)? {
@@ -97,6 +97,16 @@ impl<B> AddressHeap<B> {
             }
         }
         None
+    }
+
+    /// An empty block of just this many granules. A larger one would hold back what another allocation may need.
+    fn reuse(&mut self, length: u64) -> Option<u64> {
+        let whole = length.checked_next_multiple_of(GRANULARITY)?;
+        let mut fitting = self.blocks.values_mut().filter(|block| block.live == 0 && block.length == whole);
+        let block = fitting.next()?;
+        let range = block.free.allocate_range(length).ok()?;
+        block.live = 1;
+        Some(range.start)
     }
 
     fn grow<E>(&mut self, length: u64, back: impl FnOnce(u64, u64) -> Result<B, E>) -> Result<Option<u64>, E> {
@@ -196,6 +206,18 @@ mod tests {
         let address = take(&mut heap, 3 << 20);
         assert_eq!(address % GRANULARITY, 0);
         assert_eq!(heap.blocks[&address].length, 4 << 20);
+    }
+
+    #[test]
+    fn large_allocation_takes_an_empty_block_of_its_size_and_no_other() {
+        let mut heap = heap();
+        let (larger, same) = (take(&mut heap, 8 << 20), take(&mut heap, 4 << 20));
+        heap.free(larger);
+        heap.free(same);
+        assert_eq!(take(&mut heap, 3 << 20), same);
+        assert_ne!(take(&mut heap, 3 << 20), larger);
+        assert_eq!(take(&mut heap, 8 << 20), larger);
+        assert_eq!(heap.empty_bytes(), 0);
     }
 
     #[test]
