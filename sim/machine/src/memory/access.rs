@@ -8,6 +8,9 @@ use crate::fault::{Fault, FaultKind};
 
 use super::space::Memory;
 
+/// Bytes from which on a fill with zeros looks which pages need it. Below that, asking costs as much as it may save.
+const SPARSE: usize = 4 << 20;
+
 impl Memory {
     /// A range that is accessed, as one of those that stay mapped meanwhile.
     fn checked(&self, _access: &RwLockReadGuard<'_, ()>, address: u64, length: usize) -> Result<*mut u8, Fault> {
@@ -77,9 +80,13 @@ impl Memory {
         if length == 0 {
             return Ok(());
         }
+        let [low, second, third, fourth] = value.to_le_bytes();
+        let is_zero = [low, second, third, fourth][..width as usize].iter().all(|byte| *byte == 0);
+        if is_zero && length >= SPARSE {
+            return self.clear(address, length);
+        }
         let access = self.begin_access();
         let target = self.checked(&access, address, length)?;
-        let [low, second, ..] = value.to_le_bytes();
         // SAFETY: the range was just found mapped, stays so while we have the access, and is aligned to the width (checked
         // above; granules are aligned).
         unsafe {
@@ -89,6 +96,33 @@ impl Memory {
                     std::slice::from_raw_parts_mut(target.cast::<u16>(), count).fill(u16::from_le_bytes([low, second]))
                 }
                 _ => std::slice::from_raw_parts_mut(target.cast::<u32>(), count).fill(value),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills with zeros what was written; pages that nobody has written are zero already. Writing those would have the system
+    /// make each of them: that takes longer than all else, and memory that the program may never use.
+    fn clear(&self, address: u64, length: usize) -> Result<(), Fault> {
+        // Before the access begins: whoever unmaps has the lock and waits for the end of accesses.
+        let parts = self.parts(address, length as u64);
+        let access = self.begin_access();
+        let target = self.checked(&access, address, length)?;
+        let write_zeros = |from: u64, bytes: u64| {
+            // SAFETY: the parts lie in the range, which was just found mapped and stays so while we have the access.
+            unsafe { target.add((from - address) as usize).write_bytes(0, bytes as usize) };
+        };
+        if parts.iter().map(|part| part.length).sum::<u64>() != length as u64 {
+            write_zeros(address, length as u64);
+            return Ok(());
+        }
+        for part in parts {
+            let Some((backing, offset)) = &part.backing else {
+                write_zeros(part.address, part.length);
+                continue;
+            };
+            for written in backing.written(*offset..offset + part.length) {
+                write_zeros(part.address + (written.start - offset), written.end - written.start);
             }
         }
         Ok(())

@@ -85,8 +85,16 @@ impl MemoryError {
 
 struct Mapping {
     length: u64,
-    /// Keeps the bytes alive while they are mapped; `None` for the process's own pages.
-    _backing: Option<Arc<Backing>>,
+    /// Keeps the bytes alive while they are mapped, from this offset on; `None` for the process's own pages.
+    backing: Option<(Arc<Backing>, u64)>,
+}
+
+/// A mapped range, and the bytes behind it as of a moment ago.
+pub(super) struct Part {
+    pub(super) address: u64,
+    pub(super) length: u64,
+    /// What shows there, and from which offset on.
+    pub(super) backing: Option<(Arc<Backing>, u64)>,
 }
 
 /// The data of a kernel's address check: plain pointers, valid as long as the [`Memory`] lives.
@@ -204,7 +212,7 @@ impl Memory {
         if !fits {
             return Err(MemoryError::Range { address: offset, length });
         }
-        self.fill_hole(address, length, Some(Arc::clone(backing)), |host, bytes| {
+        self.fill_hole(address, length, Some((Arc::clone(backing), offset)), |host, bytes| {
             // SAFETY: `fill_hole` gives a range of our own reservation that holds no mapping, so no Rust object lives
             // there; MAP_FIXED replaces only reserved pages.
             unsafe {
@@ -239,7 +247,7 @@ impl Memory {
         &self,
         address: u64,
         length: u64,
-        backing: Option<Arc<Backing>>,
+        backing: Option<(Arc<Backing>, u64)>,
         map: impl FnOnce(*mut c_void, usize) -> rustix::io::Result<*mut c_void>,
     ) -> Result<(), MemoryError> {
         let mut mappings = floe_lock::lock(&self.mappings);
@@ -249,7 +257,7 @@ impl Memory {
             return Err(MemoryError::Occupied { address: before.max(address) });
         }
         map(self.host_of(address), to_usize(length)).map_err(|cause| MemoryError::system("mmap", cause))?;
-        mappings.insert(address, Mapping { length, _backing: backing });
+        mappings.insert(address, Mapping { length, backing });
         self.mark(address, length, 1);
         Ok(())
     }
@@ -324,6 +332,23 @@ impl Memory {
     pub fn mappings(&self) -> Vec<(u64, u64)> {
         let mappings = floe_lock::lock(&self.mappings);
         mappings.iter().map(|(address, mapping)| (*address, mapping.length)).collect()
+    }
+
+    /// The mapped parts of a range inside the reservation, in order.
+    pub(super) fn parts(&self, address: u64, length: u64) -> Vec<Part> {
+        let end = address.saturating_add(length);
+        let mappings = floe_lock::lock(&self.mappings);
+        let before = mappings.range(..address).next_back().into_iter();
+        let mut parts = Vec::new();
+        for (&start, mapping) in before.chain(mappings.range(address..end)) {
+            let (from, to) = (start.max(address), (start + mapping.length).min(end));
+            if from < to {
+                let backing =
+                    mapping.backing.as_ref().map(|(backing, offset)| (Arc::clone(backing), offset + (from - start)));
+                parts.push(Part { address: from, length: to - from, backing });
+            }
+        }
+        parts
     }
 
     /// First address of the range that is not mapped.

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
+
+use rustix::fs::SeekFrom;
 
 use super::exported::MemoryFile;
 use super::space::{GRANULE, MemoryError};
@@ -174,6 +177,29 @@ impl Backing {
     /// Its offset in its file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// The ranges within `range` that were written since the bytes were taken: the rest is zero, and takes no memory yet.
+    /// What the system does not say counts as written.
+    pub(super) fn written(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let (mut at, end) = (self.offset + range.start, self.offset + range.end);
+        let mut written = Vec::new();
+        while at < end {
+            // Pages that were swapped out count as data here; `mincore` would not know them.
+            let from = match rustix::fs::seek(self.file(), SeekFrom::Data(at)) {
+                Ok(from) => from.max(at),
+                Err(rustix::io::Errno::NXIO) => end,
+                Err(_) => at,
+            };
+            if from >= end {
+                break;
+            }
+            let hole = rustix::fs::seek(self.file(), SeekFrom::Hole(from));
+            let to = hole.ok().filter(|to| *to > from).map_or(end, |to| to.min(end));
+            written.push(from - self.offset..to - self.offset);
+            at = to;
+        }
+        written
     }
 
     /// The file it lies in.

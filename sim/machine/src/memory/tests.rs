@@ -25,6 +25,45 @@ fn two_mappings_of_one_backing_show_the_same_bytes() {
 }
 
 #[test]
+fn zeros_over_several_mappings_clear_what_was_written_and_make_no_pages() {
+    let memory = Memory::reserve(0x22c0_0000_0000, 1 << 32).expect("reserve");
+    let store = Store::new(16 * GRANULE).expect("store");
+    let (first, second) = (store.create(6 * GRANULE).expect("room"), store.create(4 * GRANULE).expect("room"));
+    let base = memory.base();
+    // The second part of the first backing, the second backing, and pages of the process.
+    memory.map(base, 4 * GRANULE, &first, 2 * GRANULE).expect("map");
+    memory.map(base + 4 * GRANULE, 4 * GRANULE, &second, 0).expect("map");
+    memory.map_own(base + 8 * GRANULE, GRANULE).expect("map");
+    let written = [0, 5000, GRANULE, 4 * GRANULE - 8, 4 * GRANULE, 7 * GRANULE + 12288, 8 * GRANULE + 64];
+    for at in written {
+        memory.write(base + at, &[7; 8]).expect("mapped");
+    }
+    let (start, length) = (base + 8, 9 * GRANULE - 16);
+    memory.fill(start, 0, 4, usize::try_from(length / 4).expect("64 bit")).expect("mapped");
+    for at in written {
+        let mut seen = [1; 8];
+        memory.read(base + at, &mut seen).expect("mapped");
+        let expected = if at == 0 { 7 } else { 0 };
+        assert_eq!(seen, [expected; 8], "at {at:#x}");
+    }
+    let pages = |backing: &Backing| {
+        let ranges = backing.written(0..backing.length());
+        ranges.iter().map(|range| range.end - range.start).sum::<u64>() / 4096
+    };
+    assert_eq!((pages(&first), pages(&second)), (4, 2), "no more pages than were written");
+}
+
+#[test]
+fn zeros_where_a_part_is_not_mapped_are_a_fault() {
+    let memory = Memory::reserve(0x22e0_0000_0000, 1 << 32).expect("reserve");
+    let store = Store::new(8 * GRANULE).expect("store");
+    let backing = store.create(4 * GRANULE).expect("room");
+    memory.map(memory.base(), 4 * GRANULE, &backing, 0).expect("map");
+    let fault = memory.fill(memory.base(), 0, 1, 5 << 21).expect_err("a hole");
+    assert_eq!((fault.kind, fault.address), (FaultKind::IllegalAddress, memory.base() + 4 * GRANULE));
+}
+
+#[test]
 fn pages_of_the_process_are_mapped_where_nothing_is() {
     let memory = Memory::reserve(0x22a0_0000_0000, 1 << 32).expect("reserve");
     let at = memory.base() + GRANULE;
