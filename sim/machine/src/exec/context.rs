@@ -93,6 +93,10 @@ pub(crate) enum Event {
     Yield {
         next: u32,
     },
+    /// The fragment waits for a time to come; the others of its block run meanwhile.
+    Pause {
+        next: u32,
+    },
     /// The launch ends with this fault.
     Fault {
         lane: u32,
@@ -128,6 +132,8 @@ pub(crate) struct Context {
     pub(crate) polled: bool,
     /// Backward branches in a row with such an access.
     pub(crate) spins: u32,
+    /// A clock was read since the last backward branch.
+    pub(crate) clocked: bool,
     /// Lanes of the warp that have not ended.
     pub(crate) live: u32,
     /// Kind of fault, with `Event::Fault`.

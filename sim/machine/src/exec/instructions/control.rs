@@ -14,6 +14,7 @@ fn jump(context: &mut Context, inst: &Inst, target: u32) -> *const Inst {
     let to = unsafe { context.code.add(target as usize) };
     if to.addr() <= std::ptr::from_ref(inst).addr() {
         context.budget = context.budget.wrapping_sub(inst.imm);
+        let clocked = std::mem::take(&mut context.clocked);
         if context.polled {
             context.polled = false;
             context.spins += 1;
@@ -21,6 +22,9 @@ fn jump(context: &mut Context, inst: &Inst, target: u32) -> *const Inst {
                 context.spins = 0;
                 return context.raise(Event::Yield { next: target });
             }
+        } else if clocked {
+            // A loop that looks at a clock waits for it, and nobody else: other blocks need not begin.
+            return context.raise(Event::Pause { next: target });
         }
         if context.budget < 0 {
             return context.raise(Event::Reschedule { next: target });

@@ -258,6 +258,7 @@ impl<T: Lane> Operation for ReadSpecial<T> {
                     T::Slot::set(&mut d, lane, T::Slot::from_u64(u64::from(*index)));
                 }
             } else {
+                context.clocked |= (Special::Clock as i64..=Special::GlobalTimerHigh as i64).contains(&inst.imm);
                 let value = T::Slot::from_u64(uniform(context, inst.imm));
                 for lane in 0..I::lanes() {
                     T::Slot::set(&mut d, lane, value);

@@ -337,6 +337,7 @@ impl Grid {
             divergent: false,
             polled: false,
             spins: 0,
+            clocked: false,
             live: 0,
             fault: FaultKind::Trap,
             event: Event::None,

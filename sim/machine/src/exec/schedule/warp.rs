@@ -107,6 +107,7 @@ pub(crate) fn run(context: &mut Context, image: &Image, block: &mut Block, index
     context.budget = context.quantum;
     context.spins = block.warps[index].spins;
     context.polled = false;
+    context.clocked = false;
     let stop = run_fragments(context, image, block, index);
     block.warps[index].spins = context.spins;
     stop
@@ -203,19 +204,24 @@ fn handle(context: &mut Context, image: &Image, block: &mut Block, index: usize,
             }
         }
         Event::Converge { mask, pc } => converge(warp, current, mask, pc),
-        Event::Yield { next } => {
-            fragment.pc = next;
-            if !context.divergent || all_parked(warp, current) {
-                for fragment in &mut warp.fragments {
-                    fragment.parked = false;
-                }
-                return Some(Stop::Yielded);
-            }
-            warp.fragments[current].parked = true;
-        }
+        Event::Yield { next } => return park(context, warp, current, next).then_some(Stop::Yielded),
+        Event::Pause { next } => return park(context, warp, current, next).then_some(Stop::Quantum),
         Event::Fault { lane, pc, address } => return Some(Stop::Fault { lane, pc, address }),
     }
     None
+}
+
+/// The fragment lets the others of its warp go first; true where there is none that could.
+fn park(context: &Context, warp: &mut Warp, current: usize, next: u32) -> bool {
+    warp.fragments[current].pc = next;
+    if context.divergent && !all_parked(warp, current) {
+        warp.fragments[current].parked = true;
+        return false;
+    }
+    for fragment in &mut warp.fragments {
+        fragment.parked = false;
+    }
+    true
 }
 
 fn all_parked(warp: &Warp, current: usize) -> bool {
