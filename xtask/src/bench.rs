@@ -20,6 +20,8 @@ pub(crate) fn bench() -> Result<()> {
     test::example_programs()?;
     println!("## matrixMul on the CPU device against the plain loop in C");
     run(&mut cargo(&["run", "--release", "--quiet", "--package", "floe-machine", "--example", "matmul"]))?;
+    println!("## kernels of different kinds on one worker, the best of seven");
+    run(&mut cargo(&["run", "--release", "--quiet", "--package", "floe-machine", "--example", "kernels"]))?;
     println!("## from PTX text to a kernel that can be launched");
     let texts = ptx_of_examples(&toolchain::ensure()?)?;
     let mut first_launch = cargo(&["run", "--release", "--quiet", "--package", "floe-machine", "--example"]);
