@@ -153,6 +153,7 @@ static void graph_in_hand(void) {
 }
 
 int main(void) {
+    setvbuf(stdout, 0, _IONBF, 0);
     void *context, *module;
     use_first_device(&context);
     DO(CUDA("cuStreamCreate", &stream, 1u));

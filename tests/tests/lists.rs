@@ -179,7 +179,7 @@ fn serve(mut link: Link, name: &str, mut greeted: impl FnMut(), mut identifies: 
             }
             Request::Identify(question) => body = identifies(&question),
             Request::ListGpus(_) => {
-                ListGpusReply { gpus: vec![Gpu { name, kind: name, ..Gpu::default() }] }.write(&mut body);
+                ListGpusReply { gpus: vec![Gpu { name, kind: name, ..Gpu::default() }], nccl: false }.write(&mut body);
             }
             Request::ListSessions(_) => {
                 let row = SessionRow { program: name, ..SessionRow::default() };
