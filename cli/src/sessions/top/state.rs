@@ -165,12 +165,14 @@ impl State {
         self.servers.iter().enumerate().filter(|(index, _)| self.twin(*index).is_none()).map(|(_, server)| server)
     }
 
-    /// The name by which a server was reached before.
+    /// The name whose rows stand for this one's: of those that proved the same key the first that answers. One that led
+    /// there before and is silent now hides nothing.
     fn twin(&self, index: usize) -> Option<&str> {
-        let server = &self.servers[index];
-        let mut before = self.servers[..index].iter();
-        let twin = before.find(|other| server.look.identity.is_some() && other.look.identity == server.look.identity);
-        twin.map(|twin| twin.name.as_str())
+        let identity = self.servers[index].look.identity?;
+        let same = self.servers.iter().enumerate().filter(|(_, server)| server.look.identity == Some(identity));
+        let (shown, twin) =
+            same.clone().find(|(_, server)| server.trouble.is_none()).or_else(|| same.clone().next())?;
+        (shown != index).then_some(twin.name.as_str())
     }
 
     /// The number of servers.

@@ -185,9 +185,22 @@ fn a_server_that_is_reached_by_two_names_is_shown_once_and_one_that_left_keeps_i
     state.take(News::Look(1, Ok(twin)));
     assert_eq!((state.count_servers(), state.sessions().len()), (1, 3));
     assert_eq!(state.notes(), ["gpu2: the same server as gpu1"]);
-    state.take(News::Look(0, Err("no server at gpu1\n  start one".to_owned())));
+    let left = || Err("no server there\n  start one".to_owned());
+    state.take(News::Look(1, left()));
     assert_eq!(state.sessions().len(), 3);
-    assert_eq!(state.notes(), ["no server at gpu1", "gpu2: the same server as gpu1"]);
+    state.take(News::Look(0, left()));
+    assert_eq!((state.count_servers(), state.sessions().len()), (1, 3));
+    assert_eq!(state.notes(), ["no server there", "gpu2: the same server as gpu1", "no server there"]);
+}
+
+#[test]
+fn an_address_that_led_to_a_server_and_is_silent_hides_none_of_its_rows() {
+    let mut state = state();
+    state.take(News::Look(0, Err("no server at gpu1\n  start one".to_owned())));
+    let look = Look { sessions: vec![session("gpu2", 7, "new.py", 1)], identity: Some([1; 32]), ..Look::default() };
+    state.take(News::Look(1, Ok(look)));
+    assert_eq!((state.count_servers(), numbers(&state)), (1, vec![7]));
+    assert_eq!(state.notes(), ["gpu1: the same server as gpu2", "no server at gpu1"]);
 }
 
 #[test]
