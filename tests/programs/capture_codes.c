@@ -148,8 +148,6 @@ static void graph_in_hand(void) {
     CASE("graph instantiated meanwhile", void *exec = 0; ASK(); code(CUDA("cuGraphInstantiateWithFlags", &exec, made, 0ull)));
     CASE("dependencies set to none", ASK(); code(CUDA("cuStreamUpdateCaptureDependencies", stream, (void *)0, (size_t)0, 1u)));
     CASE("node added and not waited for", ASK(); code(CUDA("cuGraphAddEmptyNode", &next, made, (void *)0, (size_t)0)));
-    CASE("dependency on a node of no graph", ASK(); next = (void *)64;
-         code(CUDA("cuStreamUpdateCaptureDependencies", stream, &next, (size_t)1, 0u)));
 }
 
 int main(void) {

@@ -80,7 +80,16 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         file: "collectives",
         runner: Runner::Executable,
         course: Course::InSuccession,
-        sections: &["one_process", "two_processes"],
+        sections: &["one_process"],
+        vgpus: Vgpus::OfEach(2),
+        budget: (200, 80),
+    },
+    // A program of its own: beside the GPUs a vGPU that had a communicator keeps its GPU's place in its node.
+    Workload {
+        file: "collectives",
+        runner: Runner::Executable,
+        course: Course::InSuccession,
+        sections: &["two_processes"],
         vgpus: Vgpus::OfEach(2),
         budget: (200, 80),
     },

@@ -109,6 +109,15 @@ impl Captures {
         self.captures.contains_key(id).then_some((*id, after.as_slice()))
     }
 
+    fn is_open(&self, id: u64) -> bool {
+        self.captures.contains_key(&id)
+    }
+
+    /// Captures into this graph become invalid.
+    pub(super) fn invalidate_into(&mut self, graph: Graph) {
+        self.all().filter(|capture| capture.graph == graph).for_each(|capture| capture.valid = false);
+    }
+
     fn invalidate(&mut self, id: u64) {
         if let Some(capture) = self.captures.get_mut(&id) {
             capture.valid = false;
@@ -239,10 +248,10 @@ impl Graphs {
             state.captures.invalidate(id);
             return Err(CudaError::STREAM_CAPTURE_UNMATCHED);
         }
-        let result = if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
-            Err(CudaError::STREAM_CAPTURE_WRONG_THREAD)
-        } else if !capture.valid {
+        let result = if !capture.valid {
             Err(CudaError::STREAM_CAPTURE_INVALIDATED)
+        } else if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
+            Err(CudaError::STREAM_CAPTURE_WRONG_THREAD)
         } else {
             // Whatever the answer is, the capture ends.
             state
@@ -287,8 +296,8 @@ impl Graphs {
         })
     }
 
-    /// The capture of this stream becomes invalid.
-    pub(super) fn invalidate_on(&self, stream: &CaptureStream) {
+    /// The capture of this stream becomes invalid, if it is in one.
+    pub fn invalidate_on(&self, stream: &CaptureStream) {
         let mut state = self.lock();
         if let Some(id) = state.captures.of(stream) {
             state.captures.invalidate(id);

@@ -90,11 +90,13 @@ impl Graphs {
     /// The plan of a graph as it is now.
     ///
     /// # Errors
-    /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle.
+    /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle; STREAM_CAPTURE_UNSUPPORTED
+    /// where it is being captured into, which invalidates that capture.
     pub(crate) fn plan(&self, graph: Graph) -> CudaResult<Plan> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.is_captured(graph) {
-            return Err(CudaError::INVALID_VALUE);
+            state.captures.invalidate_into(graph);
+            return Err(CudaError::STREAM_CAPTURE_UNSUPPORTED);
         }
         Plan::new(&state, graph)
     }

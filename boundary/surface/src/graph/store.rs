@@ -127,6 +127,11 @@ impl State {
         self.captures.graphs().any(|inner| self.around(inner).any(|it| it == graph))
     }
 
+    /// As an H200's driver has it.
+    fn refuse_capture_into(&self, graph: Graph) -> CudaResult<()> {
+        if self.is_captured(graph) { Err(CudaError::ILLEGAL_STATE) } else { Ok(()) }
+    }
+
     /// A graph, then the one that its node is in, and so on.
     pub(super) fn around(&self, graph: Graph) -> impl Iterator<Item = Graph> {
         let around = |inner: &Graph| {
@@ -257,12 +262,13 @@ impl Graphs {
     /// Ends a graph.
     ///
     /// # Errors
-    /// INVALID_VALUE where it is none, is a node's, or is being captured into.
+    /// INVALID_VALUE where it is none or is a node's, ILLEGAL_STATE where it is being captured into.
     pub fn destroy(&self, graph: Graph) -> CudaResult<()> {
         let mut state = self.lock();
-        if state.body(graph)?.parent.is_some() || state.is_captured(graph) {
+        if state.body(graph)?.parent.is_some() {
             return Err(CudaError::INVALID_VALUE);
         }
+        state.refuse_capture_into(graph)?;
         let over = state.remove(graph)?;
         drop(state);
         over.into_iter().for_each(super::Destructor::call);
@@ -334,13 +340,12 @@ impl Graphs {
     /// Ends a node with its edges.
     ///
     /// # Errors
-    /// INVALID_VALUE where it is none, or its graph is being captured into; NOT_SUPPORTED where that allocates or frees memory.
+    /// INVALID_VALUE where it is none, ILLEGAL_STATE where its graph is being captured into; NOT_SUPPORTED where that allocates or
+    /// frees memory.
     pub fn destroy_node(&self, node: GraphNode) -> CudaResult<()> {
         let mut state = self.lock();
         let graph = state.owner(node)?;
-        if state.is_captured(graph) {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        state.refuse_capture_into(graph)?;
         state.refuse_memory(graph)?;
         let gone = id(Kind::Node, node.0)?;
         let body = state.body_mut(graph)?;

@@ -125,8 +125,8 @@ impl EventCalls for Client {
     }
 
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
-        self.graphs.refuse_captured(start)?;
-        self.graphs.refuse_captured(end)?;
+        self.graphs.refuse_captured_time(start)?;
+        self.graphs.refuse_captured_time(end)?;
         let (start, end) = (self.event(start)?, self.event(end)?);
         if start.is_untimed() || end.is_untimed() || !Arc::ptr_eq(&start.vgpu, &end.vgpu) {
             return Err(CudaError::INVALID_HANDLE);

@@ -31,7 +31,7 @@ impl Graphs {
     ///
     /// # Errors
     /// As [`Graphs::is_capturing`]; MERGE and ISOLATION where the wait would tie a capture to anything outside it,
-    /// CAPTURED_EVENT where the event's capture has ended.
+    /// INVALID_VALUE where the event's capture has ended, which invalidates the stream's, or is invalid.
     pub fn wait_event(&self, stream: &CaptureStream, event: Event) -> CudaResult<bool> {
         if !self.is_watching() {
             return Ok(false);
@@ -40,11 +40,12 @@ impl Graphs {
         let own = state.capturing(stream)?;
         let captured = state.captures.of_event(event).map(|(id, after)| (id, after.to_vec()));
         match (own, captured) {
-            (None, None) if state.captures.events.contains_key(&event.0) => Err(CudaError::CAPTURED_EVENT),
+            (None, None) if state.captures.events.contains_key(&event.0) => Err(CudaError::INVALID_VALUE),
             (None, None) => Ok(false),
             (Some(own), None) => {
                 state.captures.invalidate(own);
-                Err(CudaError::STREAM_CAPTURE_ISOLATION)
+                let is_over = state.captures.events.contains_key(&event.0);
+                Err(if is_over { CudaError::INVALID_VALUE } else { CudaError::STREAM_CAPTURE_ISOLATION })
             }
             (Some(own), Some((other, _))) if own != other => {
                 state.captures.invalidate(own);
@@ -66,8 +67,20 @@ impl Graphs {
     /// the capture.
     ///
     /// # Errors
-    /// CAPTURED_EVENT where it was.
+    /// CAPTURED_EVENT where it was, INVALID_VALUE where that capture is over.
     pub fn refuse_captured(&self, event: Event) -> CudaResult<()> {
+        self.refuse_of_capture(event, true)
+    }
+
+    /// The same of its time, which invalidates nothing.
+    ///
+    /// # Errors
+    /// As [`Graphs::refuse_captured`].
+    pub fn refuse_captured_time(&self, event: Event) -> CudaResult<()> {
+        self.refuse_of_capture(event, false)
+    }
+
+    fn refuse_of_capture(&self, event: Event, invalidates: bool) -> CudaResult<()> {
         if !self.is_watching() {
             return Ok(());
         }
@@ -75,8 +88,11 @@ impl Graphs {
         let Some(id) = state.captures.events.get(&event.0).map(|(id, _)| *id) else {
             return Ok(());
         };
-        state.captures.invalidate(id);
-        Err(CudaError::CAPTURED_EVENT)
+        let is_open = state.captures.is_open(id);
+        if invalidates {
+            state.captures.invalidate(id);
+        }
+        Err(if is_open { CudaError::CAPTURED_EVENT } else { CudaError::INVALID_VALUE })
     }
 
     /// An event is gone.
@@ -94,7 +110,7 @@ impl State {
     fn join(&mut self, id: u64, stream: &CaptureStream, is_part: bool, after: &[Edge]) -> CudaResult<()> {
         let capture = self.captures.captures.get_mut(&id).ok_or(CudaError::ILLEGAL_STATE)?;
         if !capture.valid {
-            return Err(CudaError::STREAM_CAPTURE_INVALIDATED);
+            return Err(CudaError::INVALID_VALUE);
         }
         if is_part {
             extend(&mut self.strand(id, stream)?.after, after);

@@ -22,8 +22,8 @@ impl Client {
     /// As `cuStreamAttachMemAsync` has it. The attachment holds at once, not when the stream gets there: earlier
     /// launches have the memory already.
     pub(crate) fn attach(&self, stream: Stream, at: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
-        let vgpu = self.managed_owner(at)?;
         let named = self.working_stream(stream)?;
+        let vgpu = self.managed_owner(at)?;
         let attached = match flags {
             // The default streams are no streams of their own.
             attach_flags::SINGLE if stream.is_default() => return Err(CudaError::INVALID_VALUE),

@@ -101,8 +101,8 @@ impl EventCalls for Simulator {
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
         let state = self.event(start)?;
         self.event(end)?;
-        self.graphs.refuse_captured(start)?;
-        self.graphs.refuse_captured(end)?;
+        self.graphs.refuse_captured_time(start)?;
+        self.graphs.refuse_captured_time(end)?;
         self.executor.fault(state.context)?;
         self.executor.elapsed(key_of(start), key_of(end)).map_err(|reason| match reason {
             NoTime::Invalid => CudaError::INVALID_HANDLE,
