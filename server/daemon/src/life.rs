@@ -90,7 +90,7 @@ fn live(settings: &Settings, handed: Handed) -> Result<(), DaemonError> {
         cupti: settings.cupti.clone(),
         groups: groups(&users, launcher.as_ref())?,
         users,
-        mps: settings.values.mps.then(|| Mps::start(&settings.worker, &probe.kind)).transpose()?,
+        mps: settings.values.mps.then(|| Mps::start(&settings.worker, &probe)).transpose()?,
         launcher,
         probe,
         offered,

@@ -208,7 +208,7 @@ impl Server {
     pub(crate) fn gpu_of_nodes(&self, index: i32) -> Option<&Snapshot> {
         let gpu = self.gpu(u32::try_from(index).ok()?)?;
         // So NVIDIA's driver calls a part.
-        (self.mps.is_none() && !gpu.name.contains(" MIG ")).then_some(gpu)
+        (self.mps.is_none() && gpu.alone.is_none() && !gpu.name.contains(" MIG ")).then_some(gpu)
     }
 
     pub(crate) fn gpu(&self, index: u32) -> Option<&Snapshot> {

@@ -15,7 +15,7 @@ mod tensor_map;
 mod texture_reference;
 
 use crate::Calls;
-use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Kernel, pointer_attribute};
+use floe_abi::{CuResult, CudaError, CudaResult, Device, DevicePtr, Function, Kernel, Uuid, pointer_attribute};
 use libloading::Library;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char};
@@ -141,6 +141,22 @@ impl Driver {
         let mut word = 0_u64;
         self.pointer_attribute((&raw mut word).cast(), attribute, address)?;
         Ok(word)
+    }
+
+    /// The id of a device; of an instance of a divided GPU its own and not the GPU's, where the driver tells them apart.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn device_get_own_uuid(&self, device: Device) -> CudaResult<Uuid> {
+        type Call = unsafe extern "C" fn(*mut Uuid, Device) -> CuResult;
+        // SAFETY: the symbol has the signature of `cuDeviceGetUuid`.
+        let Some(call) = (unsafe { symbol::<Call>(&self._library, c"cuDeviceGetUuid_v2") }) else {
+            return self.device_get_uuid(device);
+        };
+        let mut uuid = Uuid::default();
+        // SAFETY: the symbol has this signature, and `uuid` is this function's own.
+        unsafe { call(&raw mut uuid, device) }.into_result()?;
+        Ok(uuid)
     }
 
     /// One of `pointer_attribute` whose answer is an `int` (kinds, ordinals, flags, truth values).

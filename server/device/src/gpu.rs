@@ -34,8 +34,8 @@ use crate::requests::{
     ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, Limits, LoadFailure,
     Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureReferenceRequest, TextureRequest,
 };
-use crate::room;
 use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, UnitHash};
+use crate::{room, snapshot::Place};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
@@ -65,6 +65,7 @@ pub struct Gpu {
     shares: bool,
     /// Where a reset keeps the context.
     kept: Option<kept::Kept>,
+    place: Place,
 }
 
 impl Gpu {
@@ -72,14 +73,14 @@ impl Gpu {
     ///
     /// # Errors
     /// The library does not load, or the driver's own error.
-    pub fn start(library: &str, index: i32, ahead: impl FnOnce()) -> Result<Self, OpenLibraryError> {
+    pub fn start(library: &str, place: Place, ahead: impl FnOnce()) -> Result<Self, OpenLibraryError> {
         let (driver, _) = open(library)?;
         ahead();
         let failed = |what, error| OpenLibraryError::Driver { what, library: library.to_owned(), error };
         // It stays for the rest of the process anyway: drivers leave threads behind.
         let driver: &'static Driver = Box::leak(Box::new(driver));
         driver.init(0).map_err(|error| failed("cuInit", error))?;
-        let device = driver.device_get(index).map_err(|error| failed("cuDeviceGet", error))?;
+        let device = driver.device_get(place.of_driver()).map_err(|error| failed("cuDeviceGet", error))?;
         let context =
             driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
         driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
@@ -96,6 +97,7 @@ impl Gpu {
             scratch: Mutex::default(),
             shares,
             kept: None,
+            place,
         })
     }
 
@@ -217,7 +219,7 @@ impl Device for Gpu {
     }
 
     fn peer_attributes(&self, gpu: i32) -> CudaResult<[i32; 4]> {
-        peers::attributes(self.driver, self.device, gpu)
+        peers::attributes(self.driver, self.device, self.place, gpu)
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {

@@ -11,6 +11,7 @@ mod driver;
 mod generated;
 mod gpu;
 mod hash;
+mod instances;
 pub mod nccl;
 mod nvml;
 mod requests;
@@ -27,6 +28,7 @@ pub use driver::{
 pub use generated::{Calls, PlainCalls};
 pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
 pub use hash::{HASH_KERNEL, HASH_UNIT, HashKey, UNIT_HASH_BYTES, UnitHash, hash_grid};
+pub use instances::shown_alone;
 pub use nvml::{confidential_settings, field_value, link_remote_kind, open_nvml};
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;
@@ -35,4 +37,4 @@ pub use requests::{
     Limits, LoadFailure, Loading, NodeBodies, NodeCopy, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd,
     RowsPlace, TextureReferenceRequest, TextureRequest,
 };
-pub use snapshot::{Probe, Snapshot};
+pub use snapshot::{Place, Probe, Snapshot};

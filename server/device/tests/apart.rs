@@ -17,7 +17,7 @@ const TEXT: &[u8] = b".version 7.0\n.target sm_52\n.address_size 64\n.visible .e
 
 #[test]
 fn kernels_do_not_reach_what_the_worker_pins_for_copies() {
-    let gpu = Gpu::start(&cpu_device(), 0, || ()).expect("a CPU device");
+    let gpu = Gpu::start(&cpu_device(), floe_device::Place::Among(0), || ()).expect("a CPU device");
     assert_eq!(gpu.reserve(BYTES, AT), Ok(AT));
     let memory = gpu.create_memory(BYTES).expect("memory");
     gpu.map(AT, BYTES, 0, memory).expect("mapped");

@@ -14,7 +14,7 @@ const BYTES: u64 = 2 << 20;
 
 #[test]
 fn a_hash_beside_a_reset_is_of_the_old_context_or_of_the_new_one() {
-    let gpu = Gpu::start(&cpu_device(), 0, || ()).expect("a CPU device");
+    let gpu = Gpu::start(&cpu_device(), floe_device::Place::Among(0), || ()).expect("a CPU device");
     assert_eq!(gpu.reserve(BYTES, AT), Ok(AT));
     let memory = gpu.create_memory(BYTES).expect("memory");
     gpu.map(AT, BYTES, 0, memory).expect("mapped");

@@ -9,7 +9,7 @@ use floe_device::{Device as _, Gpu, PlainCalls as _};
 #[test]
 fn a_context_that_is_kept_outlives_its_resets_and_has_its_first_limits() {
     const STACK: i32 = 0;
-    let mut gpu = Gpu::start(&cpu_device(), 0, || ()).expect("a CPU device");
+    let mut gpu = Gpu::start(&cpu_device(), floe_device::Place::Among(0), || ()).expect("a CPU device");
     let first = gpu.costs().expect("its limits").defaults.stack;
     let event = gpu.event_create(0).expect("an event");
     gpu.reset().expect("a new context");

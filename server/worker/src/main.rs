@@ -3,6 +3,8 @@
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![deny(unsafe_code)]
 
+#[path = "life/probing.rs"]
+mod probing;
 #[path = "daemon/reports.rs"]
 mod reports;
 #[path = "sandbox/sockets.rs"]
@@ -21,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use floe_abi::CudaError;
 use floe_device::cupti::Cupti;
-use floe_device::{Device, Gpu, OpenLibraryError, room};
+use floe_device::{Device, Gpu, OpenLibraryError, Place, Probe, room};
 use floe_launcher::{Launcher, READY};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Asks, Demand, Report, TASK_VARIABLE, Task};
@@ -49,7 +51,8 @@ fn main() -> ExitCode {
             println!("floe-worker {}", floe_wire::version(option_env!("FLOE_COMMIT")));
             Ok(())
         }
-        (["--probe", library], _) => probe(library),
+        (["--probe", library], _) => show(|| probing::probe(library)),
+        ([probing::ONE, library], _) => show(|| Ok(floe_device::probe(library)?)),
         (["--check-sandbox", library], _) => check_sandbox(library),
         ([floe_launcher::LAUNCHER, ids, user, group], _) => launch(ids, user, group),
         ([floe_launcher::SWEEP, first, last, own], _) => sweep(first, last, own),
@@ -66,12 +69,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn probe(library: &str) -> Result<()> {
+fn show(probe: impl FnOnce() -> Result<Probe>) -> Result<()> {
     // A driver may print; what it prints must not stand in our answer.
     let answer = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdout(io::stderr())?;
-    let probe = floe_device::probe(library)?;
-    let mut line = serde_json::to_string(&probe)?;
+    let mut line = serde_json::to_string(&probe()?)?;
     line.push('\n');
     (&answer).write_all(line.as_bytes())?;
     // The driver's exit handlers have nothing to do for us.
@@ -354,7 +356,9 @@ fn start_gpu(task: &Task, mappings: Option<File>, log: &Log) -> Result<Option<Gp
     if task.arrives.is_some_and(|arrival| arrival.keeps.is_some()) {
         return Ok(None);
     }
-    let mut gpu = Gpu::start(&task.library, task.gpu, || leave_no_room(mappings, task.ceiling, log))?;
+    let ahead = || leave_no_room(mappings, task.ceiling, log);
+    let place = if task.alone { Place::Alone(task.gpu) } else { Place::Among(task.gpu) };
+    let mut gpu = Gpu::start(&task.library, place, ahead)?;
     if task.mps {
         // MPS would want another connection, and this process makes none.
         gpu.keep_context().map_err(|error| OpenLibraryError::Driver {

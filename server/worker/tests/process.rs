@@ -85,6 +85,7 @@ fn task() -> Task {
         counts: true,
         cupti: None,
         gpu: 0,
+        alone: false,
         ordinal: 0,
         memory: 0,
         granularity: offer.gpus[0].granularity,

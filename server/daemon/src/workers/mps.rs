@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use floe_device::Probe;
 use floe_shares::{Class, Terms};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;
@@ -58,14 +59,21 @@ struct Control {
 }
 
 impl Mps {
-    /// Starts it for GPUs of this kind.
+    /// Starts it for these GPUs.
     ///
     /// # Errors
-    /// When the driver is not NVIDIA's, has no control daemon, or that does not come to listen.
-    pub(crate) fn start(worker: &Path, kind: &str) -> Result<Self, DaemonError> {
+    /// When the driver is not NVIDIA's, several instances of divided GPUs are offered, the driver has no control daemon, or that does not come to listen.
+    pub(crate) fn start(worker: &Path, probe: &Probe) -> Result<Self, DaemonError> {
         let wrong = |reason: String| Err(DaemonError::Mps(reason));
-        if kind == "cpu" {
+        if probe.kind == "cpu" {
             return wrong("it is of NVIDIA's driver, and the device is a CPU device".to_owned());
+        }
+        if probe.gpus.len() > 1 && probe.gpus.iter().any(|gpu| gpu.alone.is_some()) {
+            return wrong(
+                "it serves one instance of a divided GPU (MIG), and more are offered\n  name one instance for \
+                          each server: CUDA_VISIBLE_DEVICES=MIG-…"
+                    .to_owned(),
+            );
         }
         let search = std::env::var_os("PATH").unwrap_or_default();
         let Some(program) = find(std::env::split_paths(&search).chain(PLACES.map(PathBuf::from))) else {

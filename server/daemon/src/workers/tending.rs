@@ -156,7 +156,8 @@ fn start(server: &Server, post: Post, arrives: Option<Arrival>) -> Result<(Worke
     };
     let limited = server.limited(conditions.source);
     let nodes = server.gpu_of_nodes(gpu).is_some();
-    let posting = Posting { session, gpu, granularity, asks, conditions: &conditions, nodes, limited, arrives };
+    let alone = u32::try_from(gpu).ok().and_then(|index| server.gpu(index)).and_then(|gpu| gpu.alone.as_deref());
+    let posting = Posting { session, gpu, alone, granularity, asks, conditions: &conditions, nodes, limited, arrives };
     let seat = row.seat().clone();
     let worker = match worker_process::start(&place, &posting, lease, worker_end) {
         Ok(worker) => worker,

@@ -76,6 +76,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) session: u64,
     /// The GPU's index in the device library.
     pub(crate) gpu: i32,
+    /// What CUDA is to show the worker alone; the GPU is its device 0 then.
+    pub(crate) alone: Option<&'a str>,
     /// Granularity of its physical memory in bytes.
     pub(crate) granularity: u64,
     /// Whether the worker must ask before it takes device memory.
@@ -101,7 +103,7 @@ pub(crate) fn start(
 ) -> Result<Worker, DaemonError> {
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task(place, posting)).map_err(|error| failed(error.into()))?;
-    let environment = environment(place, posting.conditions, task);
+    let environment = environment(place, posting, task);
     let process = match place.launcher.zip(lease) {
         Some((launcher, lease)) => Process::Launched(launcher.launch(lease, environment, worker_end)?),
         None => {
@@ -130,6 +132,7 @@ fn task(place: &WorkerSettings<'_>, posting: &Posting<'_>) -> Task {
         counts: true,
         cupti: place.cupti.and_then(Path::to_str).map(str::to_owned),
         gpu: posting.gpu,
+        alone: posting.alone.is_some(),
         ordinal: conditions.ordinal,
         memory: conditions.quota,
         granularity: posting.granularity,
@@ -156,7 +159,8 @@ fn task(place: &WorkerSettings<'_>, posting: &Posting<'_>) -> Task {
 }
 
 /// All of a worker's environment. Of a name that comes twice the last value counts.
-fn environment(place: &WorkerSettings<'_>, conditions: &Conditions, task: String) -> Vec<(OsString, OsString)> {
+fn environment(place: &WorkerSettings<'_>, posting: &Posting<'_>, task: String) -> Vec<(OsString, OsString)> {
+    let conditions = posting.conditions;
     let of_cpu_device = CPU_DEVICE.settings.iter().filter_map(Setting::variable);
     let inherited = INHERITED.into_iter().chain(of_cpu_device).filter_map(|name| Some((name, std::env::var_os(name)?)));
     let of_mps = place.mps.map(|mps| mps.variables(conditions.terms)).unwrap_or_default();
@@ -165,6 +169,7 @@ fn environment(place: &WorkerSettings<'_>, conditions: &Conditions, task: String
     let of_client = conditions.settings.iter().map(|(name, value)| (name.into(), value.into()));
     let ours = |(name, value): (&str, OsString)| (OsString::from(name), value);
     let (no_cache, value) = NO_COMPILER_CACHE;
-    let last = [(no_cache, value.into())].into_iter().chain(of_mps).chain([(TASK_VARIABLE, task.into())]);
+    let alone = posting.alone.map(|alone| ("CUDA_VISIBLE_DEVICES", alone.into()));
+    let last = [(no_cache, value.into())].into_iter().chain(alone).chain(of_mps).chain([(TASK_VARIABLE, task.into())]);
     inherited.chain([log]).map(ours).chain(of_client).chain(last.map(ours)).collect()
 }

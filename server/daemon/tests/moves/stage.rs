@@ -71,6 +71,7 @@ pub(crate) fn act_as_worker() {
 
 fn probe() -> Probe {
     let gpu = |index: u8, minor| Snapshot {
+        alone: None,
         name: format!("played {index}"),
         uuid: vec![index; 16],
         pci_bus: format!("0000:0{index}:00.0"),

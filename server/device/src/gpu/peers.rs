@@ -6,9 +6,7 @@ use floe_abi::{
 };
 
 use crate::Driver;
-
-/// The answers for a GPU's own memory. The driver refuses to compare a GPU with itself.
-const ITSELF: [i32; 4] = [0, 1, 1, 1];
+use crate::snapshot::{ITSELF, Place, alone};
 
 /// Whether memory can be exported by descriptors. Not every GPU and not every container can.
 pub(super) fn shares_memory(driver: &Driver, device: Device) -> bool {
@@ -36,7 +34,10 @@ pub(super) fn create_memory(
 }
 
 /// Performance rank, access, native atomics and arrays between a GPU and the one with this index.
-pub(super) fn attributes(driver: &Driver, device: Device, peer: i32) -> CudaResult<[i32; 4]> {
+pub(super) fn attributes(driver: &Driver, device: Device, place: Place, peer: i32) -> CudaResult<[i32; 4]> {
+    if let Place::Alone(own) = place {
+        return Ok(alone(own, peer));
+    }
     let peer = driver.device_get(peer)?;
     if peer == device {
         return Ok(ITSELF);

@@ -9,6 +9,7 @@ use floe_abi::{CudaResult, MemAllocationProperties, granularity, handle_type, p2
 use super::Gpu;
 use super::numbers::wide;
 use crate::choice::{Kind, OpenLibraryError, open};
+use crate::snapshot::{ITSELF, Place};
 use crate::{Probe, Snapshot};
 
 /// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
@@ -24,8 +25,6 @@ const PAIR: [u32; 4] = [
     p2p_attribute::NATIVE_ATOMIC_SUPPORTED,
     p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED,
 ];
-/// The same about a GPU and itself, for which drivers have no answer.
-const OWN: [i32; 4] = [0, 1, 1, 1];
 
 impl Gpu {
     /// What it can do with each GPU's memory. Where the driver refuses to say, it can do nothing.
@@ -33,7 +32,7 @@ impl Gpu {
         let pair = |index| {
             let Ok(peer) = self.driver.device_get(index) else { return [0; 4] };
             if peer == self.device {
-                return OWN;
+                return ITSELF;
             }
             PAIR.map(|ask| self.driver.device_get_p2p_attribute(ask, self.device, peer).unwrap_or(0))
         };
@@ -62,7 +61,7 @@ impl Gpu {
         let granularity = driver.mem_get_allocation_granularity(&self.properties(), granularity::MINIMUM)?;
         Ok(Snapshot {
             name: driver.device_get_name(self.device)?,
-            uuid: driver.device_get_uuid(self.device)?.bytes.to_vec(),
+            uuid: driver.device_get_own_uuid(self.device)?.bytes.to_vec(),
             pci_bus: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
             memory: wide(driver.device_total_mem(self.device)?),
             free: wide(free),
@@ -70,6 +69,7 @@ impl Gpu {
             limits: LIMITS.filter_map(limit).collect(),
             priorities: driver.ctx_get_stream_priority_range()?,
             granularity: wide(granularity),
+            alone: None,
             peers: self.peers(count),
             fabric: self.makes_fabric_handles(kind, granularity),
         })
@@ -90,7 +90,7 @@ pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
     drop(driver);
     let name = library_name(&path);
     let gpus = (0..count).map(|index| {
-        let gpu = Gpu::start(&name, index, || ())?;
+        let gpu = Gpu::start(&name, Place::Among(index), || ())?;
         let snapshot = gpu.snapshot(count, kind).map_err(|error| failed("looking at a GPU", error))?;
         // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
         let _ = gpu.driver.device_primary_ctx_release(gpu.device);

@@ -37,6 +37,9 @@ pub struct Task {
     pub cupti: Option<String>,
     /// The GPU's index in the library.
     pub gpu: i32,
+    /// Whether CUDA shows this process the GPU alone, as its device 0, and `gpu` is the index that others know it by.
+    #[serde(default)]
+    pub alone: bool,
     /// The vGPU's ordinal in the client.
     pub ordinal: u32,
     /// Bytes of device memory; 0: all there is.

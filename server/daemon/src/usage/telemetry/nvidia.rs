@@ -54,8 +54,10 @@ impl Nvidia {
     }
 
     fn device(&self, uuid: &[u8]) -> Option<Device<'_>> {
-        let uuid = Uuid { bytes: uuid.try_into().ok()? };
-        self.nvml.device_by_uuid(uuid.to_string()).ok()
+        let whole = Uuid { bytes: uuid.try_into().ok()? }.to_string();
+        // An instance of a divided GPU has an id of its own, of the same form.
+        let instance = || self.nvml.device_by_uuid(whole.replacen("GPU-", "MIG-", 1));
+        self.nvml.device_by_uuid(whole.as_str()).or_else(|_| instance()).ok()
     }
 
     pub(super) fn read(&self, target: &Target<'_>, slow: bool) -> TelemetrySample {

@@ -120,7 +120,16 @@ fn one_that_does_not_start_is_named_with_its_last_words() {
 
 #[test]
 fn a_cpu_device_and_a_driver_without_it_are_refused() {
-    let why = Mps::start(Path::new("worker"), "cpu").expect_err("no MPS").to_string();
+    let probe = Probe { kind: "cpu".into(), ..Probe::default() };
+    let why = Mps::start(Path::new("worker"), &probe).expect_err("no MPS").to_string();
     assert!(why.contains("the device is a CPU device"), "{why}");
     assert_eq!(find([PathBuf::from("relative"), PathBuf::from("/nowhere")].into_iter()), None);
+}
+
+#[test]
+fn several_instances_of_divided_gpus_have_none() {
+    let instance = floe_device::Snapshot { alone: Some("MIG-1".into()), ..floe_device::Snapshot::default() };
+    let probe = Probe { kind: "nvidia".into(), gpus: vec![instance; 2], ..Probe::default() };
+    let why = Mps::start(Path::new("worker"), &probe).expect_err("no MPS").to_string();
+    assert!(why.contains("it serves one instance of a divided GPU (MIG), and more are offered\n  name one"), "{why}");
 }
