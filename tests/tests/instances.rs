@@ -2,7 +2,9 @@
 //! instances and a whole GPU. Out: what is offered, what workers are started with, what a program sees. No instance of a real GPU is
 //! here.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -149,4 +151,16 @@ fn the_operators_choice_restricts_what_is_offered() {
     ] {
         assert_eq!(offered(&machine.daemon(&[("CUDA_VISIBLE_DEVICES", choice)])), rows, "{choice}");
     }
+}
+
+#[test]
+fn a_choice_ends_at_an_entry_that_is_no_text() {
+    let machine = Machine::new();
+    let choice = OsString::from_vec([UNITS[1].as_bytes(), b",MIG-\xff,", UNITS[0].as_bytes()].concat());
+    let mut worker = Command::new(installation().join("bin/floe-worker"));
+    worker.arg("--probe").arg(machine.0.path().join("driver.so")).env("CUDA_VISIBLE_DEVICES", choice);
+    let output = worker.env("LD_LIBRARY_PATH", machine.0.path()).output().expect("it runs");
+    let probe: Value = serde_json::from_slice(&output.stdout).expect("what it has seen");
+    let alone: Vec<_> = probe["gpus"].as_array().expect("a list").iter().map(|gpu| &gpu["alone"]).collect();
+    assert_eq!(alone, [UNITS[1]], "{probe}");
 }

@@ -60,7 +60,8 @@ fn chosen(wholes: &[Whole], visible: Option<&str>) -> Vec<String> {
                 }
                 let whole = match entry.parse::<usize>() {
                     Ok(index) => wholes.get(index).filter(is_known),
-                    Err(_) => wholes.iter().find(|whole| entry.len() > 4 && whole.uuid.starts_with(entry)),
+                    // Of an id, as many characters as no other GPU's begins with.
+                    Err(_) => only(wholes.iter().filter(|whole| entry.len() > 4 && whole.uuid.starts_with(entry))),
                 };
                 whole.map(of)
             };
@@ -74,6 +75,10 @@ fn chosen(wholes: &[Whole], visible: Option<&str>) -> Vec<String> {
         }
     }
     if once.iter().any(|unit| unit.starts_with("MIG-")) { once } else { Vec::new() }
+}
+
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    all.next().filter(|_| all.next().is_none())
 }
 
 #[cfg(test)]
@@ -103,6 +108,13 @@ mod tests {
         assert_eq!(choose("GPU-a"), "MIG-1 MIG-2");
         assert_eq!(choose("MIG-1,MIG-9,MIG-2"), "MIG-1");
         assert_eq!(choose("MIG-1,7,MIG-2"), "MIG-1");
+    }
+
+    #[test]
+    fn a_beginning_that_two_gpus_have_names_neither() {
+        let machine = [divided("GPU-a0", &["MIG-1"]), divided("GPU-a1", &["MIG-2"])];
+        let choose = |visible| chosen(&machine, Some(visible)).join(" ");
+        assert_eq!(["GPU-a", "MIG-2,GPU-a", "GPU-a1,GPU-a0"].map(choose), ["", "MIG-2", "MIG-2 MIG-1"]);
     }
 
     #[test]

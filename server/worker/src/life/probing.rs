@@ -2,6 +2,7 @@
 //! In: the library's name, the operator's `CUDA_VISIBLE_DEVICES`. Out: what its GPUs are. Instances of divided GPUs are looked at by
 //! a process each, since CUDA shows a process one at most.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -16,15 +17,15 @@ const AT_ONCE: usize = 8;
 
 /// Looks at all GPUs.
 pub(crate) fn probe(library: &str) -> Result<Probe> {
-    // Before a driver is loaded, which may change it.
-    let visible = std::env::var(VISIBLE).ok();
+    // Before a driver is loaded, which may change it. An entry that is no text names nothing.
+    let visible = std::env::var_os(VISIBLE);
     let probe = floe_device::probe(library)?;
     // A CPU device is not divided, and needs no library of NVIDIA's.
     if probe.kind == "cpu" {
         return Ok(probe);
     }
     let mut seen = Vec::new();
-    for some in floe_device::shown_alone(visible.as_deref()).chunks(AT_ONCE) {
+    for some in floe_device::shown_alone(visible.as_deref().map(OsStr::to_string_lossy).as_deref()).chunks(AT_ONCE) {
         let probes: Vec<Result<Probe>> = std::thread::scope(|scope| {
             let looks: Vec<_> = some.iter().map(|one| scope.spawn(|| alone(&probe.library, one))).collect();
             looks.into_iter().map(|look| look.join().map_err(|_| anyhow!("the look has panicked"))?).collect()
