@@ -44,6 +44,6 @@ fn alone(library: &str, one: &str) -> Result<Probe> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([ONE, library]).env(VISIBLE, one).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output()?;
-    ensure!(output.status.success(), "it {}", output.status);
+    ensure!(output.status.success(), "{}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }
