@@ -113,9 +113,10 @@ impl Captures {
         self.captures.contains_key(&id)
     }
 
-    /// Captures into this graph become invalid.
-    pub(super) fn invalidate_into(&mut self, graph: Graph) {
-        self.all().filter(|capture| capture.graph == graph).for_each(|capture| capture.valid = false);
+    /// A capture into this graph becomes invalid; gives whether there is one.
+    pub(super) fn invalidate_into(&mut self, graph: Graph) -> bool {
+        let into = self.all().find(|capture| capture.graph == graph);
+        into.map(|capture| capture.valid = false).is_some()
     }
 
     fn invalidate(&mut self, id: u64) {

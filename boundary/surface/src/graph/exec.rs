@@ -90,13 +90,13 @@ impl Graphs {
     /// The plan of a graph as it is now.
     ///
     /// # Errors
-    /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle; STREAM_CAPTURE_UNSUPPORTED
-    /// where it is being captured into, which invalidates that capture.
+    /// INVALID_VALUE where there is no such graph, its nodes wait for one another in a circle, or one within it is being captured
+    /// into; STREAM_CAPTURE_UNSUPPORTED where it is itself, which invalidates that capture.
     pub(crate) fn plan(&self, graph: Graph) -> CudaResult<Plan> {
         let mut state = self.lock();
         if state.is_captured(graph) {
-            state.captures.invalidate_into(graph);
-            return Err(CudaError::STREAM_CAPTURE_UNSUPPORTED);
+            let is_itself = state.captures.invalidate_into(graph);
+            return Err(if is_itself { CudaError::STREAM_CAPTURE_UNSUPPORTED } else { CudaError::INVALID_VALUE });
         }
         Plan::new(&state, graph)
     }

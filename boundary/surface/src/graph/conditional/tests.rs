@@ -118,8 +118,8 @@ fn bodies_are_captured_into_and_hold_device_work_alone() {
     graphs.begin_capture(&STREAM, 0, Some((bodies[0], &[]))).expect("a capture");
     graphs.record(&STREAM, Work::Empty).expect("a node");
     assert_eq!(graphs.plan(graph).err(), Some(CudaError::INVALID_VALUE), "a body is not done yet");
-    assert_eq!(graphs.destroy(graph), Err(CudaError::INVALID_VALUE));
-    assert_eq!(graphs.destroy_node(node), Err(CudaError::INVALID_VALUE));
+    assert_eq!(graphs.destroy(graph), Err(CudaError::ILLEGAL_STATE));
+    assert_eq!(graphs.destroy_node(node), Err(CudaError::ILLEGAL_STATE));
     assert_eq!(graphs.end_capture(&STREAM), Ok(bodies[0]));
     instantiate(&graphs, graph).and_then(|exec| graphs.drop_exec(exec)).expect("device work");
     graphs.add(bodies[0], &[], Work::Record(Event(1))).expect("a node");
