@@ -110,21 +110,48 @@ fn a_child_that_is_nowhere_faults_whichever_lane_goes_there() {
     }
 }
 
+/// A hundred looks at a clock by each warp, whatever it says: a busy machine changes nothing. Every lane counts itself before.
+const LOOKS: &str = r"
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry looks(.param .u64 counted, .param .u64 seen) {
+    .reg .pred %p<2>;
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<7>;
+    ld.param.u64 %rd1, [counted];
+    ld.param.u64 %rd2, [seen];
+    atom.global.add.u32 %r1, [%rd1], 1;
+    mov.u32 %r2, 0;
+AGAIN:
+    mov.u64 %rd3, %globaltimer;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 100;
+    @%p1 bra AGAIN;
+    ld.global.u32 %r3, [%rd1];
+    mov.u32 %r4, %tid.x;
+    mul.wide.u32 %rd4, %r4, 4;
+    add.u64 %rd5, %rd2, %rd4;
+    st.global.u32 [%rd5], %r3;
+    ret;
+}
+";
+
 #[test]
 fn a_warp_that_waits_by_the_clock_lets_the_others_of_its_block_run() {
-    let warps = 8;
+    let threads = 8 * 32_u32;
     for level in Level::available() {
         let mut device = Rig::new(BASE, 1, level);
-        let program = device.load(TREE).expect("the program");
-        let kernel = program.kernel("waits").expect("the kernel");
-        let (counted, seen) = (device.allocate(4), device.allocate(4 * warps));
-        let values = [counted, seen, 200_000_000].map(|value| value.to_le_bytes().to_vec());
-        let launch = device.launch(&kernel, 1, 32 * warps as u32, parameters(&kernel, &values).expect("parameters"));
+        let program = device.load(LOOKS).expect("the program");
+        let kernel = program.kernel("looks").expect("the kernel");
+        let (counted, seen) = (device.allocate(4), device.allocate(4 * u64::from(threads)));
+        let values = [counted, seen].map(|value| value.to_le_bytes().to_vec());
+        let launch = device.launch(&kernel, 1, threads, parameters(&kernel, &values).expect("parameters"));
         let grid = Grid::new(launch).expect("a grid");
         // Without end, so that only waiting can have another warp's turn come.
         grid.set_quantum(u32::MAX);
         assert_eq!(grid.run(&Pool::new(1)), Outcome::Done);
-        let words = device.download(seen, 4 * warps as usize);
-        assert_eq!(words[..4], (warps as u32).to_le_bytes(), "the first warp saw all others begin");
+        let words = device.download(seen, 4 * threads as usize);
+        assert_eq!(words[..4], threads.to_le_bytes(), "the first warp saw all others begin");
     }
 }
