@@ -297,8 +297,18 @@ impl Graphs {
         })
     }
 
+    /// The error of a launch that was to be recorded. One that no device could do ends the capture, as an H200's driver has it; a
+    /// handle of nothing does not.
+    #[must_use]
+    pub fn refused_launch(&self, stream: &CaptureStream, error: CudaError) -> CudaError {
+        if error == CudaError::INVALID_VALUE {
+            self.invalidate_on(stream);
+        }
+        error
+    }
+
     /// The capture of this stream becomes invalid, if it is in one.
-    pub fn invalidate_on(&self, stream: &CaptureStream) {
+    pub(super) fn invalidate_on(&self, stream: &CaptureStream) {
         let mut state = self.lock();
         if let Some(id) = state.captures.of(stream) {
             state.captures.invalidate(id);

@@ -125,12 +125,8 @@ impl Client {
 impl LaunchCalls for Client {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
         if let Some(stream) = self.capturing(launch.stream)? {
-            return self.record_launch(&stream, launch).inspect_err(|error| {
-                // A launch that no device could do ends the capture, a handle of nothing does not.
-                if *error == CudaError::INVALID_VALUE {
-                    self.graphs.invalidate_on(&stream.for_capture());
-                }
-            });
+            let refused = |error| self.graphs.refused_launch(&stream.for_capture(), error);
+            return self.record_launch(&stream, launch).map_err(refused);
         }
         let stream = self.working_stream(launch.stream)?;
         let function = self.function(launch.function)?;

@@ -23,15 +23,20 @@ impl Simulator {
         Ok(self.graphs.is_capturing(&stream)?.then_some(stream))
     }
 
+    /// A call that a stream cannot have recorded; its capture cannot go on then.
+    ///
+    /// # Errors
+    /// STREAM_CAPTURE_UNSUPPORTED where the stream is captured.
+    pub(crate) fn refuse_captured(&self, stream: Stream) -> CudaResult<()> {
+        if self.graphs.is_watching() { self.graphs.refuse_on(&self.stream_for_capture(stream)?) } else { Ok(()) }
+    }
+
     /// A call that waits for a stream, or asks what it has done.
     ///
     /// # Errors
     /// STREAM_CAPTURE_UNSUPPORTED where the stream is captured, or others are in a mode that forbids it.
     pub(crate) fn refuse_wait(&self, stream: Stream) -> CudaResult<()> {
-        if !self.graphs.is_watching() {
-            return Ok(());
-        }
-        self.graphs.refuse_on(&self.stream_for_capture(stream)?)?;
+        self.refuse_captured(stream)?;
         self.graphs.refuse_unsafe()
     }
 

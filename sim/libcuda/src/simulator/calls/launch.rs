@@ -85,13 +85,8 @@ impl Simulator {
         stream: &CaptureStream,
         events: &[Event],
     ) -> CudaResult<()> {
-        let made = self.kernel_work(launch, context).inspect_err(|error| {
-            // A launch that no device could do ends the capture, a handle of nothing does not.
-            if *error == CudaError::INVALID_VALUE {
-                self.graphs.invalidate_on(stream);
-            }
-        });
-        let mut work = made?;
+        let refused = |error| self.graphs.refused_launch(stream, error);
+        let mut work = self.kernel_work(launch, context).map_err(refused)?;
         work.attributes.retain(|attribute| !is_event(attribute.id));
         self.graphs.record(stream, Recorded::Kernel(work))?;
         events.iter().try_for_each(|event| self.graphs.record_event(stream, *event).map(drop))

@@ -233,9 +233,7 @@ impl StreamCalls for Simulator {
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
-        if self.graphs.is_watching() {
-            self.graphs.refuse_on(&self.stream_for_capture(stream)?)?;
-        }
+        self.refuse_captured(stream)?;
         let output = Arc::clone(&context.kernels.output);
         let call = move |status| {
             output.drain();
@@ -246,9 +244,7 @@ impl StreamCalls for Simulator {
 
     fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
         self.stream(stream)?;
-        if self.graphs.is_watching() {
-            self.graphs.refuse_on(&self.stream_for_capture(stream)?)?;
-        }
+        self.refuse_captured(stream)?;
         let known = matches!(flags, attach_flags::GLOBAL | attach_flags::HOST);
         if !known && (flags != attach_flags::SINGLE || stream.is_default()) {
             return Err(CudaError::INVALID_VALUE);
