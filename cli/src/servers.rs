@@ -339,13 +339,15 @@ pub(crate) struct Offer {
 
 /// The offer of a server that gets these credentials.
 pub(crate) fn offer_of(server: &str, credentials: &Credentials) -> Result<Offer> {
-    let body = ask(server, credentials, &ListGpus {})?;
-    let gpus = gpu_rows(server, &body)?;
-    Ok(Offer { gpus, nccl: ListGpus::decode_reply(&body).is_ok_and(|reply| reply.nccl) })
+    offer(server, &ask(server, credentials, &ListGpus {})?)
 }
 
 /// The rows of a reply to `ListGpus`.
 pub(crate) fn gpu_rows(server: &str, body: &[u8]) -> Result<Vec<GpuRow>> {
+    Ok(offer(server, body)?.gpus)
+}
+
+fn offer(server: &str, body: &[u8]) -> Result<Offer> {
     let reply = ListGpus::decode_reply(body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |gpu: floe_wire::Gpu<'_>| GpuRow {
         server: server.to_owned(),
@@ -361,7 +363,8 @@ pub(crate) fn gpu_rows(server: &str, body: &[u8]) -> Result<Vec<GpuRow>> {
         share: gpu.share,
         sessions: gpu.sessions,
     };
-    Ok(reply.gpus.into_iter().map(row).collect())
+    let nccl = reply.nccl;
+    Ok(Offer { gpus: reply.gpus.into_iter().map(row).collect(), nccl })
 }
 
 /// The sessions of a server.
