@@ -53,7 +53,7 @@ table! {
     copy_threads: Count<1, 64>, "FLOE_COPY_THREADS", Key, "COUNT", unset "half of the processors, at most 6",
         "Threads of one copy of pageable memory, 1 to 64. Over TCP they work beside those of the connections.";
     nccl: Nccl, "FLOE_NCCL", KeyAndFlag("nccl"), "WHERE", default "auto",
-        "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded with several servers or one far away that has NCCL.";
+        "Where NCCL runs: own (in the program), forwarded (beside the GPUs), or auto: forwarded with several servers, or one reached by network that has NCCL.";
     job: Text, "FLOE_JOB", Variable, "NAME", unset "each floe run is one",
         "What the ranks of one job have in common. NCCL beside the GPUs has ranks of one job and server talk over NVLink.";
     own_cupti: Switch, "FLOE_OWN_CUPTI", KeyAndFlag("own-cupti"), "", default "no",
