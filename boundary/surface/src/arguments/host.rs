@@ -66,6 +66,16 @@ impl HostRange {
         Ok(())
     }
 
+    /// Whether the bytes from the start are these. Somebody may write them meanwhile; then both answers are right.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        let compare = |part: Self| {
+            // SAFETY: `new`'s caller vouched for `len` readable bytes, and `sub` checked that these are among them. C's
+            // function reads both sides and keeps nothing; a reference of Rust's would need bytes that do not change.
+            unsafe { libc::memcmp(part.address as *const c_void, bytes.as_ptr().cast(), bytes.len()) == 0 }
+        };
+        self.sub(0, bytes.len()).is_ok_and(|part| bytes.is_empty() || compare(part))
+    }
+
     /// All bytes, copied.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
@@ -241,6 +251,21 @@ mod tests {
         assert_eq!(range.sub(7, 2), Err(CudaError::INVALID_VALUE));
         assert_eq!(range.sub(usize::MAX, 2), Err(CudaError::INVALID_VALUE));
         assert_eq!(range.write(&[0; 9]), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn a_range_holds_what_is_equal_to_its_last_byte() {
+        let block = HostBlock::new(3 * 4096 + 5).expect("memory");
+        let mut bytes = block.range().to_vec();
+        for at in [0, 4095, 4096, bytes.len() - 1] {
+            assert!(block.range().holds(&bytes));
+            bytes[at] = 1;
+            assert!(!block.range().holds(&bytes));
+            block.range().write(&bytes).expect("fits");
+        }
+        assert!(block.range().holds(&bytes[..7]) && block.range().holds(&[]));
+        bytes.push(0);
+        assert!(!block.range().holds(&bytes));
     }
 
     #[test]

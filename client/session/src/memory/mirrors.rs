@@ -25,8 +25,8 @@ use recent::Recent;
 
 /// Bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
-/// Less is compared: that is as quick as asking the kernel.
-const NOTED_FROM: usize = 64 << 10;
+/// Less is compared: 512 KiB take as long as asking the kernel what was written, and whether a device may have written.
+const NOTED_FROM: usize = 512 << 10;
 
 /// One range.
 #[derive(Debug)]
@@ -60,10 +60,21 @@ impl Mirror {
         pages.iter().map(|pages| offset(pages.start)..offset(pages.end)).collect()
     }
 
-    /// Adds what differs among these bytes to `changes`, piece by piece. From now on the server knows it.
-    fn compare(&mut self, bytes: Range<usize>, now: &mut [u8], changes: &mut Vec<Change>) {
+    /// Whether these bytes are what the server has. A closed mirror is not looked at.
+    fn is_known(range: &HostRange, closable: Option<&Closable>, start: usize, known: &[u8]) -> bool {
+        let is_open = closable.is_none_or(|closable| !closable.is_closed());
+        is_open && range.sub(start, known.len()).is_ok_and(|piece| piece.holds(known))
+    }
+
+    /// Adds what differs among these bytes to `changes`, piece by piece. From now on the server knows it. `now` is room.
+    fn compare(&mut self, bytes: Range<usize>, now: &mut Vec<u8>, changes: &mut Vec<Change>) {
         let mut start = bytes.start;
         for known in self.known.get_mut(bytes).into_iter().flat_map(|known| known.chunks_mut(PIECE)) {
+            if Self::is_known(&self.range, self.closable.as_ref(), start, known) {
+                start += known.len();
+                continue;
+            }
+            now.resize(PIECE, 0);
             let now = &mut now[..known.len()];
             let is_read = match &self.closable {
                 Some(closable) if closable.is_closed() => closable.read(start, now),
@@ -87,7 +98,8 @@ pub(crate) struct Mirrors {
     /// Held while a mirror is made, over the call: never by who sends changes, since the answer may need them.
     pub(super) making: Mutex<()>,
     /// Held from the look at the memory to the post: what one thread found changed is sent before another thread's work.
-    sending: Mutex<()>,
+    /// Inside: room for a piece, which each look uses.
+    sending: Mutex<Vec<u8>>,
     /// By first address. Never held while something is sent: the receiving thread needs it.
     ranges: Mutex<BTreeMap<u64, Mirror>>,
     /// First addresses of memory that kernels were given and do not reach.
@@ -195,13 +207,16 @@ impl Mirrors {
     }
 
     /// The program's changes since the last look.
-    fn changes(&self) -> Vec<Change> {
+    fn changes(&self, room: &mut Vec<u8>) -> Vec<Change> {
         let mut changes = Vec::new();
-        let mut now = vec![0; PIECE];
         let devices_write = LazyCell::new(devices_may_write);
         for mirror in lock(&self.ranges).values_mut() {
+            if mirror.written.is_none() {
+                mirror.compare(0..mirror.known.len(), room, &mut changes);
+                continue;
+            }
             for suspect in mirror.suspects(|| *devices_write) {
-                mirror.compare(suspect, &mut now, &mut changes);
+                mirror.compare(suspect, room, &mut changes);
             }
         }
         changes
@@ -264,8 +279,8 @@ impl Mirrors {
         &self,
         mut send: impl FnMut(u64, Vec<MirrorRun<'_>>) -> CudaResult<()>,
     ) -> CudaResult<()> {
-        let _sending = lock(&self.sending);
-        for change in self.changes() {
+        let mut room = lock(&self.sending);
+        for change in self.changes(&mut room) {
             let runs = change.runs.iter().map(|(offset, bytes)| MirrorRun { offset: *offset, bytes }).collect();
             send(change.at, runs)?;
         }
@@ -284,14 +299,26 @@ mod tests {
     fn only_what_changed_is_sent_and_what_came_is_not_sent_back() {
         let (mirrors, block) = (Mirrors::default(), HostBlock::new(PIECE + 8).unwrap());
         mirrors.add(block.range(), block.pointer().0, None);
-        assert!(mirrors.changes().is_empty());
+        assert!(mirrors.changes(&mut Vec::new()).is_empty());
         block.range().sub(PIECE + 4, 2).unwrap().write(&[1, 2]).unwrap();
-        let changes = mirrors.changes();
+        let changes = mirrors.changes(&mut Vec::new());
         assert_eq!((changes.len(), changes[0].at), (1, block.pointer().0));
         assert_eq!(changes[0].runs, [(u32::try_from(PIECE).unwrap() + 4, vec![1, 2])]);
         mirrors.apply(block.pointer().0, &[MirrorRun { offset: 0, bytes: &[7] }]);
         assert_eq!(block.range().to_vec()[0], 7);
-        assert!(mirrors.changes().is_empty());
+        assert!(mirrors.changes(&mut Vec::new()).is_empty());
+    }
+
+    /// Programs launch thousands of kernels beside the few words that cuBLAS keeps so.
+    #[test]
+    fn a_look_at_a_small_mirror_asks_the_kernel_nothing_and_takes_no_room() {
+        let (mirrors, block, mut room) = (Mirrors::default(), HostBlock::new(NOTED_FROM - 1).unwrap(), Vec::new());
+        mirrors.add(block.range(), block.pointer().0, None);
+        assert!(lock(&mirrors.ranges).values().all(|mirror| mirror.written.is_none()));
+        assert!(mirrors.changes(&mut room).is_empty() && room.capacity() == 0);
+        block.range().sub(NOTED_FROM - 2, 1).unwrap().write(&[9]).unwrap();
+        assert_eq!(mirrors.changes(&mut room).len(), 1);
+        assert!(mirrors.changes(&mut room).is_empty() && room.len() == PIECE);
     }
 
     #[test]
@@ -309,16 +336,16 @@ mod tests {
             let taken = |mirror: &Mirror| mirror.written.as_ref().and_then(|(written, _)| written.take());
             lock(&mirrors.ranges).values().filter_map(taken).collect::<Vec<_>>().concat()
         };
-        assert!(mirrors.changes().is_empty());
+        assert!(mirrors.changes(&mut Vec::new()).is_empty());
         assert_eq!(noted(), []);
         block.range().sub(5 * 4096 + 7, 2).unwrap().write(&[1, 2]).unwrap();
         assert_eq!(noted(), [start + 5 * 4096..start + 6 * 4096]);
         // What the device wrote is known, though the page counts as written.
         mirrors.apply(start, &[MirrorRun { offset: 9 * 4096, bytes: &[7] }]);
         block.range().sub(11 * 4096, 1).unwrap().write(&[3]).unwrap();
-        let changes = mirrors.changes();
+        let changes = mirrors.changes(&mut Vec::new());
         assert_eq!((changes.len(), changes[0].runs.len()), (1, 2));
-        assert!(mirrors.changes().is_empty());
+        assert!(mirrors.changes(&mut Vec::new()).is_empty());
     }
 
     #[test]
