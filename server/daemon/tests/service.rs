@@ -50,6 +50,18 @@ fn unit_names_every_protection_the_page_promises() {
     }
 }
 
+/// A minimal system has a shell and no `/bin/kill`. A program behind `-` may be missing.
+#[test]
+fn unit_starts_nothing_but_floed_and_a_shell() {
+    let unit = unit();
+    let commands = unit.lines().filter(|line| line.starts_with("Exec")).filter_map(|line| line.split_once('='));
+    let programs: Vec<&str> = commands.filter_map(|(_, command)| command.split(' ').next()).collect();
+    assert!(programs.contains(&"/usr/bin/floed"), "{programs:?}");
+    for program in programs.iter().filter(|program| !program.starts_with('-')) {
+        assert!(["/usr/bin/floed", "/bin/sh"].contains(program), "{program}");
+    }
+}
+
 #[test]
 fn systemd_understands_every_line() {
     let (_folder, path) = file();
