@@ -36,7 +36,11 @@ const OTHERS: [(&str, &str); 5] = [
     ("LICENSE-MIT", "usr/share/doc/floe/LICENSE-MIT"),
 ];
 /// What a Debian package does when it is installed and removed.
-const SCRIPTS: [&str; 2] = ["postinst", "prerm"];
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+/// The file's name of a Debian package.
+pub(crate) const DEBIAN_NAME: &str = concat!("floe_", env!("CARGO_PKG_VERSION"), "_amd64.deb");
+/// The program that makes RPM packages, which Debian has in its package `rpm`.
+pub(crate) const RPM_BUILD: &str = "rpmbuild";
 
 /// The kinds of packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub(crate) fn package(installation: &Path, kind: Kind) -> Result<PathBuf> {
     let folder = target_folder().join("package");
     match kind {
         Kind::Debian => debian(installation, &folder),
-        Kind::Rpm => rpm(installation, &folder),
+        Kind::Rpm => rpm(installation, &folder, Command::new(RPM_BUILD)),
         Kind::Wheel => wheel(installation, &folder),
     }
 }
@@ -65,7 +69,12 @@ pub(crate) fn for_tests(installation: &Path) -> Result<()> {
         eprintln!("no package is made and tried: there is no dpkg-deb");
         return Ok(());
     }
-    debian(installation, &target_folder().join("tested-package")).map(drop)
+    debian(installation, &tested()).map(drop)
+}
+
+/// The folder of packages that are tried.
+pub(crate) fn tested() -> PathBuf {
+    target_folder().join("tested-package")
 }
 
 /// Makes the tree of all files of a package.
@@ -96,17 +105,17 @@ fn debian(installation: &Path, folder: &Path) -> Result<PathBuf> {
     for script in SCRIPTS {
         copy(&repository().join("xtask/package").join(script), &root.join("DEBIAN").join(script), Some(0o755))?;
     }
-    fs::write(root.join("DEBIAN/control"), control(&glibc()?))?;
+    fs::write(root.join("DEBIAN/control"), control(&glibc()?, kibibytes(&root.join("usr"))?))?;
     // Images are built from the folder.
     copy(&repository().join("xtask/package/Containerfile"), &folder.join("Containerfile"), None)?;
     fs::write(folder.join(".containerignore"), "root\n")?;
-    let package = folder.join(format!("floe_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
+    let package = folder.join(DEBIAN_NAME);
     run(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&root).arg(&package))?;
     Ok(package)
 }
 
-/// By `rpmbuild`, which Debian has in its package `rpm`.
-fn rpm(installation: &Path, folder: &Path) -> Result<PathBuf> {
+/// By a command that is [`RPM_BUILD`], or has it run elsewhere with this folder and the repository's.
+pub(crate) fn rpm(installation: &Path, folder: &Path, mut build: Command) -> Result<PathBuf> {
     let (root, top) = (folder.join("rpm-root"), folder.join("rpm"));
     tree(installation, &root, "site-functions")?;
     let version = env!("CARGO_PKG_VERSION");
@@ -118,7 +127,6 @@ fn rpm(installation: &Path, folder: &Path) -> Result<PathBuf> {
         ("floe_glibc", glibc()?),
         ("floe_root", root.display().to_string()),
     ];
-    let mut build = Command::new("rpmbuild");
     build.args(["-bb", "--quiet", "--target", "x86_64"]);
     for (name, value) in defined {
         build.arg("--define").arg(format!("{name} {value}"));
@@ -189,10 +197,27 @@ fn glibc() -> Result<String> {
     words.split_whitespace().last().map(str::to_owned).context("getconf names no version of glibc")
 }
 
-fn control(glibc: &str) -> String {
+/// What files take, each in whole KiB, as Debian counts.
+fn kibibytes(folder: &Path) -> Result<u64> {
+    let mut total = 1;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list: {}", folder.display()))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        total += match metadata.file_type() {
+            kind if kind.is_dir() => kibibytes(&entry.path())?,
+            kind if kind.is_file() => metadata.len().div_ceil(1024),
+            _ => 1,
+        };
+    }
+    Ok(total)
+}
+
+/// `passwd` makes the user where there is no systemd.
+fn control(glibc: &str, kibibytes: u64) -> String {
     format!(
         "Package: floe\nVersion: {}\nArchitecture: amd64\nSection: net\nPriority: optional\n\
-         Maintainer: the authors of floe <root@localhost>\nDepends: libc6 (>= {glibc}), libgcc-s1\n\
+         Installed-Size: {kibibytes}\n\
+         Maintainer: the authors of floe <root@localhost>\nDepends: libc6 (>= {glibc}), libgcc-s1, passwd\n\
          Recommends: systemd\nDescription: GPUs that float over a cluster\n \
          A CUDA program, unmodified, uses GPUs of other machines as if they were its own.\n \
          The service floed offers this machine's; it is not enabled by installing it.\n",
@@ -206,8 +231,15 @@ mod tests {
 
     #[test]
     fn the_control_file_has_what_dpkg_asks_for() {
-        let control = control("2.36");
-        for field in ["Package: floe\n", "Version: 0.", "Architecture: amd64\n", "libc6 (>= 2.36)", "\nDescription: "] {
+        let control = control("2.36", 12_345);
+        for field in [
+            "Installed-Size: 12345\n",
+            "Package: floe\n",
+            "Version: 0.",
+            "Architecture: amd64\n",
+            "libc6 (>= 2.36)",
+            "\nDescription: ",
+        ] {
             assert!(control.contains(field), "{field}: {control}");
         }
         assert!(control.ends_with('\n') && !control.contains("\n\n"), "{control}");
