@@ -11,6 +11,7 @@ mod listed;
 mod modules;
 mod monitoring;
 mod named;
+mod package;
 mod pages;
 mod shape;
 mod syntax;
@@ -50,6 +51,11 @@ pub(crate) enum Check {
         #[arg(long)]
         install: bool,
     },
+    /// The Debian and the RPM package in a Debian 12 of their own, where systemd is process 1 (needs root)
+    Package {
+        /// Only this package, instead of those of `cargo xtask dist`
+        file: Option<PathBuf>,
+    },
     /// Licences, registries and versions of the dependencies
     Dependencies {
         /// Install cargo-deny into the cache folder, for this and later checks
@@ -66,6 +72,7 @@ pub(crate) fn run(check: &Check) -> Result<()> {
         Check::Shape { shrink: true, .. } => shrink(&repository),
         Check::Shape { .. } => shape(&repository),
         Check::Monitoring { install } => monitoring::check(&repository, *install),
+        Check::Package { file } => package::check(file.as_deref()),
         Check::Dependencies { install } => dependencies::check(&repository, *install),
     }
 }
@@ -83,6 +90,11 @@ pub(crate) fn dependencies_in_ci() -> Result<()> {
 /// Checks alerts, dashboard and page where that repository's machine can.
 pub(crate) fn monitoring_in_ci() -> Result<()> {
     monitoring::check_where_possible(&toolchain::repository())
+}
+
+/// Tries the packages where this machine can.
+pub(crate) fn package_in_ci() -> Result<()> {
+    package::check_where_possible()
 }
 
 fn shape(repository: &Path) -> Result<()> {

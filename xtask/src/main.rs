@@ -2,6 +2,7 @@
 //! `cargo xtask`, files of the repository go out. It never runs as part of floe itself.
 #![forbid(unsafe_code)]
 
+mod apt;
 mod bench;
 mod check;
 mod dist;

@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     ("fuzzing, bounded", fuzz::in_ci),
     ("unit and whole-system tests", tests),
     ("alerts and dashboard", check::monitoring_in_ci),
+    ("packages in a Debian 12 of their own", check::package_in_ci),
 ];
 
 /// Time limit of all tests, in seconds: many times what they take on two idle cores.

@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
+use crate::apt;
 use crate::dist::{cargo, dist, run, target_folder};
 
 /// The tools that are needed.
@@ -55,17 +56,8 @@ fn tools(installs: bool) -> Result<PathBuf> {
         installs,
         "Prometheus is not installed\ninstall the package prometheus, or fetch it into target/prometheus (Debian): cargo xtask check monitoring --install"
     );
-    fetch(&fetched)?;
+    // Not installed: it would start a service.
+    apt::fetch("prometheus", &fetched)?;
     ensure!(has_all(&unpacked), "the package has not all of: {}", TOOLS.join(", "));
     Ok(unpacked)
-}
-
-/// Fetches Debian's package and unpacks it, without installing it: it would start a service.
-fn fetch(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make: {}", folder.display()))?;
-    run(Command::new("apt-get").current_dir(folder).args(["download", "prometheus"]))?;
-    let files = std::fs::read_dir(folder).with_context(|| format!("cannot list: {}", folder.display()))?;
-    let package = files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|end| end == "deb"));
-    let package = package.context("apt-get downloaded no package")?;
-    run(Command::new("dpkg").arg("-x").args([&package, &folder.to_path_buf()]))
 }
