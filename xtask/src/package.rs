@@ -110,6 +110,7 @@ fn debian(installation: &Path, folder: &Path) -> Result<PathBuf> {
     copy(&repository().join("xtask/package/Containerfile"), &folder.join("Containerfile"), None)?;
     fs::write(folder.join(".containerignore"), "root\n")?;
     let package = folder.join(DEBIAN_NAME);
+    set_modes(&root)?;
     run(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&root).arg(&package))?;
     Ok(package)
 }
@@ -118,6 +119,7 @@ fn debian(installation: &Path, folder: &Path) -> Result<PathBuf> {
 pub(crate) fn rpm(installation: &Path, folder: &Path, mut build: Command) -> Result<PathBuf> {
     let (root, top) = (folder.join("rpm-root"), folder.join("rpm"));
     tree(installation, &root, "site-functions")?;
+    set_modes(&root)?;
     let version = env!("CARGO_PKG_VERSION");
     let defined = [
         ("_topdir", top.display().to_string()),
@@ -197,6 +199,26 @@ fn glibc() -> Result<String> {
     words.split_whitespace().last().map(str::to_owned).context("getconf names no version of glibc")
 }
 
+/// Gives a folder and all in it the modes of a package, whatever this process gives to what it makes.
+fn set_modes(folder: &Path) -> Result<()> {
+    let set = |path: &Path, mode| {
+        let set = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        set.with_context(|| format!("cannot change: {}", path.display()))
+    };
+    set(folder, 0o755)?;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list: {}", folder.display()))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            set_modes(&entry.path())?;
+        } else if metadata.is_file() {
+            let runs = metadata.permissions().mode() & 0o100 != 0;
+            set(&entry.path(), if runs { 0o755 } else { 0o644 })?;
+        }
+    }
+    Ok(())
+}
+
 /// What files take, each in whole KiB, as Debian counts.
 fn kibibytes(folder: &Path) -> Result<u64> {
     let mut total = 1;
@@ -243,6 +265,25 @@ mod tests {
             assert!(control.contains(field), "{field}: {control}");
         }
         assert!(control.ends_with('\n') && !control.contains("\n\n"), "{control}");
+    }
+
+    #[test]
+    fn a_package_can_be_read_by_everybody_and_written_by_root_whoever_makes_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (folder, program, text) = (root.path().join("bin"), root.path().join("bin/floe"), root.path().join("page"));
+        fs::create_dir(&folder).expect("made");
+        symlink("floe", folder.join("link")).expect("linked");
+        for file in [&program, &text] {
+            fs::write(file, "").expect("written");
+        }
+        for (path, mode) in [(&program, 0o700), (&text, 0o666), (&folder, 0o770)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+        }
+        set_modes(root.path()).expect("changed");
+        for (path, wanted) in [(&program, 0o755), (&text, 0o644), (&folder, 0o755), (&root.path().to_owned(), 0o755)] {
+            let mode = fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+            assert_eq!(mode, wanted, "{}", path.display());
+        }
     }
 
     #[test]

@@ -72,11 +72,12 @@ pub(super) fn remove(folder: &Path) -> Result<()> {
 }
 
 fn make(mmdebstrap: &Path, folder: &Path) -> Result<()> {
-    let mut make = Command::new("perl");
+    let mut make = Command::new("sh");
+    make.args(["-euc", "umask 022; exec perl \"$@\"", "sh"]);
     // A folder that a power cut spoils is made anew: no file waits for the disk.
     make.arg(mmdebstrap).args(["--quiet", "--mode=root", "--variant=minbase", "--dpkgopt=force-unsafe-io"]);
     make.args(["--aptopt=Acquire::Languages \"none\"", &format!("--include={PACKAGES}"), RELEASE]).arg(folder);
-    let output = make.output().context("perl does not start")?;
+    let output = make.output().context("sh does not start")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "mmdebstrap made no Debian 12\n{}", last_lines(&said, 6));
     Ok(())

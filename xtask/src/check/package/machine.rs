@@ -101,7 +101,9 @@ impl Machine {
             "HOME=/root",
             "DEBIAN_FRONTEND=noninteractive",
         ]);
-        let output = command.args(["sh", "-euc", script]).output().context("nsenter does not start")?;
+        // Not this process's.
+        let script = format!("umask 022\n{script}");
+        let output = command.args(["sh", "-euc", &script]).output().context("nsenter does not start")?;
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         Ok(Said { code: output.status.code(), text })
     }
