@@ -1,24 +1,23 @@
-//! The codes of captures that fail, beside those of NVIDIA's driver: one program makes each failure and prints its codes.
-//! In: tests/programs/capture_codes.c, and what it printed on an H200 (driver 580.159, 2026-11-29). Out: the same, through a
-//! daemon and on the CPU device alone.
+//! What graphs answer, beside NVIDIA's driver: programs make each failure of a capture, and each change of a copy in an
+//! instantiated graph, and print the codes. In: tests/programs/capture_codes.c and changed_copies.c, and what they printed on an
+//! H200 (driver 580.159, 2026-11-29). Out: the same, through a daemon and on the CPU device alone.
 
 use std::process::Command;
 
 use floe_tests::{Floed, Program, repository};
 
-#[test]
-fn a_capture_fails_with_the_drivers_codes() {
+fn compared(name: &str) {
     let programs = repository().join("tests/programs");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let built = folder.path().join("capture_codes");
+    let built = folder.path().join(name);
     let compiler = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&built)
-        .arg(programs.join("capture_codes.c"))
+        .arg(programs.join(format!("{name}.c")))
         .args(["-ldl", "-lpthread"])
         .status();
     assert!(compiler.expect("cc runs").success());
-    let expected = std::fs::read_to_string(programs.join("capture_codes.txt")).expect("it is there");
+    let expected = std::fs::read_to_string(programs.join(format!("{name}.txt"))).expect("it is there");
     let daemon = Floed::start();
     let alone = Program::new(built.clone(), &[]).on_the_device_library().run();
     let through_floe = Program::new(built, &[]).on(&daemon, daemon.unix()).run();
@@ -28,4 +27,14 @@ fn a_capture_fails_with_the_drivers_codes() {
         assert!(differing.is_empty(), "{name}: {differing:#?}");
         assert_eq!(outcome.stdout.lines().count(), expected.lines().count(), "{name}: {}", outcome.stderr);
     }
+}
+
+#[test]
+fn a_capture_fails_with_the_drivers_codes() {
+    compared("capture_codes");
+}
+
+#[test]
+fn copies_of_graphs_change_and_have_bounds_as_the_drivers() {
+    compared("changed_copies");
 }

@@ -71,6 +71,7 @@ fn code(name: &str) -> i64 {
         "UNSUPPORTED_EXEC_AFFINITY" => 224,
         "ILLEGAL_STATE" => 401,
         "NOT_SUPPORTED" => 801,
+        "INVALID_CLUSTER_SIZE" => 912,
         "UNKNOWN" => 999,
         other => panic!("api/values.toml: no code of this name: {other}"),
     }

@@ -37,6 +37,8 @@ pub struct Memcpy3d {
     pub source_z: usize,
     pub source_level: usize,
     pub source_memory_type: u32,
+    /// Zero. A driver that compares two of these may look at all bytes.
+    pub source_padding: u32,
     pub source_host: u64,
     pub source_device: u64,
     pub source_array: u64,
@@ -48,6 +50,8 @@ pub struct Memcpy3d {
     pub destination_z: usize,
     pub destination_level: usize,
     pub destination_memory_type: u32,
+    /// As `source_padding`.
+    pub destination_padding: u32,
     pub destination_host: u64,
     pub destination_device: u64,
     pub destination_array: u64,
@@ -100,6 +104,7 @@ impl Memcpy3dPeer {
             source_z: self.source_z,
             source_level: self.source_level,
             source_memory_type: self.source_memory_type,
+            source_padding: 0,
             source_host: self.source_host,
             source_device: self.source_device,
             source_array: self.source_array,
@@ -111,6 +116,7 @@ impl Memcpy3dPeer {
             destination_z: self.destination_z,
             destination_level: self.destination_level,
             destination_memory_type: self.destination_memory_type,
+            destination_padding: 0,
             destination_host: self.destination_host,
             destination_device: self.destination_device,
             destination_array: self.destination_array,

@@ -18,7 +18,9 @@ mod prelude;
 mod process;
 pub mod texture_references;
 
-pub use arguments::attributes::{check_attribute, check_stream_attribute, unset_stream_attribute};
+pub use arguments::attributes::{
+    check_attribute, check_preferred_cluster, check_stream_attribute, unset_stream_attribute,
+};
 pub use arguments::copy::{CopyBox, CopyEnd, CopyPlace, CopyRow, PeerBox};
 pub use arguments::host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub use arguments::host_block::{HostBlock, HostPages, PAGE};

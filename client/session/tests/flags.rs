@@ -306,7 +306,7 @@ fn a_librarys_options_go_with_every_load_of_it() {
     for options in servers.iter().flat_map(loads) {
         assert_eq!(options, [(0, 32)]);
     }
-    let named = client.library_load_data(ptx(), &mut options(&[(jit_option::REFERENCED_KERNEL_NAMES, 8)]));
+    let named = client.library_load_data(ptx(), &mut options(&[(jit_option::GLOBAL_SYMBOL_NAMES, 8)]));
     assert_eq!(named.map(drop), UNSUPPORTED);
 }
 

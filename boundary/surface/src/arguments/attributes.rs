@@ -37,7 +37,8 @@ pub fn check_attribute(id: u32, value: &LaunchAttributeValue) -> CudaResult<()> 
         a::MEM_SYNC_DOMAIN => number <= LAST_DOMAIN,
         // Flags of an event's record, of which CU_EVENT_RECORD_EXTERNAL is not for launches.
         a::PROGRAMMATIC_EVENT | a::LAUNCH_COMPLETION_EVENT => value.as_event_flags() == 0,
-        a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&number.cast_signed()),
+        // Percent; the -1 of a function's attribute is none.
+        a::PREFERRED_SHARED_MEMORY_CARVEOUT => number <= 100,
         a::NVLINK_UTIL_CENTRIC_SCHEDULING => number <= 1,
         a::DEVICE_UPDATABLE_KERNEL_NODE => {
             refused_once(format_args!("graph nodes that kernels change are not supported: CUlaunchAttributeID {id}"));
@@ -54,9 +55,35 @@ pub fn check_attribute(id: u32, value: &LaunchAttributeValue) -> CudaResult<()> 
 /// The same of all attributes of a launch.
 ///
 /// # Errors
-/// As [`check_attribute`].
+/// As [`check_attribute`]; INVALID_VALUE for what only streams have, INVALID_HANDLE for the event NULL.
 pub(crate) fn check_attributes(attributes: &[LaunchAttribute]) -> CudaResult<()> {
-    attributes.iter().try_for_each(|attribute| check_attribute(attribute.id, &attribute.value))
+    attributes.iter().try_for_each(|attribute| {
+        check_attribute(attribute.id, &attribute.value)?;
+        match attribute.id {
+            a::SYNCHRONIZATION_POLICY => Err(CudaError::INVALID_VALUE),
+            a::PROGRAMMATIC_EVENT | a::LAUNCH_COMPLETION_EVENT if attribute.value.words[0] == 0 => {
+                Err(CudaError::INVALID_HANDLE)
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Whether the clusters that a launch prefers are made of whole clusters of the size it is sure to have, which is its own or the
+/// function's.
+///
+/// # Errors
+/// INVALID_CLUSTER_SIZE where not.
+pub fn check_preferred_cluster(attributes: &[LaunchAttribute], function: Option<[u32; 3]>) -> CudaResult<()> {
+    let asked = |id| {
+        let sizes = attributes.iter().find(|attribute| attribute.id == id).map(|it| it.value.as_dimensions());
+        sizes.filter(|sizes| *sizes != [0; 3])
+    };
+    let Some(preferred) = asked(a::PREFERRED_CLUSTER_DIMENSION) else { return Ok(()) };
+    let sure = asked(a::CLUSTER_DIMENSION).or(function).ok_or(CudaError::INVALID_CLUSTER_SIZE)?;
+    let is_whole =
+        preferred.iter().zip(sure).all(|(preferred, sure)| *preferred != 0 && preferred.checked_rem(sure) == Some(0));
+    if is_whole { Ok(()) } else { Err(CudaError::INVALID_CLUSTER_SIZE) }
 }
 
 /// Whether a stream has an attribute.
@@ -103,7 +130,7 @@ mod tests {
             (a::SYNCHRONIZATION_POLICY, &[1, 4][..], &[0, 5, u32::MAX][..]),
             (a::CLUSTER_SCHEDULING_POLICY_PREFERENCE, &[0, 2], &[3, u32::MAX]),
             (a::MEM_SYNC_DOMAIN, &[0, 1], &[2]),
-            (a::PREFERRED_SHARED_MEMORY_CARVEOUT, &[0, 100, u32::MAX], &[101, u32::MAX - 1]),
+            (a::PREFERRED_SHARED_MEMORY_CARVEOUT, &[0, 100], &[101, u32::MAX]),
             (a::NVLINK_UTIL_CENTRIC_SCHEDULING, &[0, 1], &[2]),
             (a::COOPERATIVE, &[0, 1, 7], &[]),
         ];
@@ -119,6 +146,36 @@ mod tests {
         for id in (0..20).filter(|id| check_stream_attribute(*id).is_ok()) {
             assert_eq!(check_attribute(id, &unset_stream_attribute(id)), Ok(()), "{id}");
         }
+    }
+
+    /// The codes are an H200's.
+    #[test]
+    fn a_launch_has_attributes_that_a_stream_has_not_and_the_other_way_round() {
+        let with =
+            |id, words| LaunchAttribute { id, value: LaunchAttributeValue { words }, ..LaunchAttribute::default() };
+        let of = |id, first| check_attributes(&[with(id, [first, 0, 0, 0, 0, 0, 0, 0])]);
+        assert_eq!(check_attribute(a::SYNCHRONIZATION_POLICY, &LaunchAttributeValue::from_u32(1)), Ok(()));
+        assert_eq!(of(a::SYNCHRONIZATION_POLICY, 1), INVALID);
+        assert_eq!([7, 12].map(|event| of(event, 0)), [Err(CudaError::INVALID_HANDLE); 2]);
+        assert_eq!(of(a::LAUNCH_COMPLETION_EVENT, 8), Ok(()));
+    }
+
+    /// The codes are an H200's.
+    #[test]
+    fn preferred_clusters_are_made_of_sure_ones() {
+        let sizes = |id, x: u64| LaunchAttribute {
+            id,
+            value: LaunchAttributeValue { words: [x | 1 << 32, 1, 0, 0, 0, 0, 0, 0] },
+            ..LaunchAttribute::default()
+        };
+        let preferred = |x| sizes(a::PREFERRED_CLUSTER_DIMENSION, x);
+        let of_two = |x| check_preferred_cluster(&[preferred(x), sizes(a::CLUSTER_DIMENSION, 2)], None);
+        let refused = Err(CudaError::INVALID_CLUSTER_SIZE);
+        assert_eq!([1, 2, 3, 4].map(of_two), [refused, Ok(()), refused, Ok(())]);
+        assert_eq!([1, 2].map(|x| check_preferred_cluster(&[preferred(x)], None)), [refused; 2]);
+        assert_eq!(check_preferred_cluster(&[preferred(4)], Some([2, 1, 1])), Ok(()));
+        let none = LaunchAttribute { id: a::PREFERRED_CLUSTER_DIMENSION, ..LaunchAttribute::default() };
+        assert_eq!(check_preferred_cluster(&[none], None), Ok(()));
     }
 
     #[test]

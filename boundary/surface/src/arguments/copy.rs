@@ -155,7 +155,7 @@ impl CopyBox {
             device: copy.source_device,
             array: copy.source_array,
             pitch: copy.source_pitch,
-            rows: copy.height,
+            rows: 0,
             at: [copy.source_x_bytes, copy.source_y, 0],
             level: 0,
         };
@@ -165,7 +165,7 @@ impl CopyBox {
             device: copy.destination_device,
             array: copy.destination_array,
             pitch: copy.destination_pitch,
-            rows: copy.height,
+            rows: 0,
             at: [copy.destination_x_bytes, copy.destination_y, 0],
             level: 0,
         };
@@ -277,9 +277,6 @@ impl RawEnd {
     /// # Safety
     /// As [`CopyBox::from_2d`].
     unsafe fn place(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
-        if self.level != 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
         if self.kind == memory_type::ARRAY {
             return self.place_in_array(extent);
         }
@@ -305,20 +302,23 @@ impl RawEnd {
     fn place_in_array(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
         // The bytes of the box must fit a number, however large the array is.
         span(extent, extent[0], 0).ok_or(CudaError::INVALID_VALUE)?;
-        if self.array == 0 {
+        // Where there is no array, the driver does not look at the level.
+        if self.array == 0 || self.level != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         Ok(CopyEnd { place: CopyPlace::Array(Array(self.array), self.at), pitch: 0, slice: 0 })
     }
 
     /// Pitch and slice in bytes. A pitch of 0 means rows without a gap and a height of 0 slices without one, as NVIDIA's
-    /// driver takes them.
+    /// driver takes them; it does not look at either where nothing is copied.
     fn strides(&self, extent: [usize; 3]) -> CudaResult<(usize, usize)> {
+        if extent.contains(&0) {
+            return Ok((0, 0));
+        }
         let row = self.at[0].checked_add(extent[0]).ok_or(CudaError::INVALID_VALUE)?;
         let last_row = self.at[1].checked_add(extent[1]).ok_or(CudaError::INVALID_VALUE)?;
         let pitch = if self.pitch == 0 { row } else { self.pitch };
-        let one_slice = extent[2] <= 1 && self.at[2] == 0;
-        let rows = if self.rows == 0 || one_slice { self.rows.max(last_row) } else { self.rows };
+        let rows = if self.rows == 0 { last_row } else { self.rows };
         if pitch < row || rows < last_row {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -451,8 +451,9 @@ mod tests {
         let host = Memcpy3dPeer { source_memory_type: memory_type::HOST, source_host: 0x4000, ..copy };
         assert_eq!(contexts(&host), Ok((Some(Context(0xbad)), Some(Context::NULL))));
         assert_eq!(contexts(&Memcpy3dPeer { source_context: Context::NULL, ..host }), Ok((None, Some(Context::NULL))));
-        let level = Memcpy3dPeer { source_level: 1, ..copy };
-        assert_eq!(contexts(&level), Err(CudaError::INVALID_VALUE));
+        let level = |copy: Memcpy3dPeer| contexts(&Memcpy3dPeer { source_level: 1, ..copy });
+        assert_eq!(level(copy), Err(CudaError::INVALID_VALUE));
+        assert_eq!(level(host), contexts(&host), "only arrays have levels");
     }
 
     #[test]

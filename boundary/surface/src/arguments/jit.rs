@@ -96,16 +96,13 @@ impl JitOptions {
         self.values.iter().copied().filter(|(option, _)| is_plain(*option))
     }
 
-    /// Options about names and addresses of the program's; a load that depends on them cannot be honoured. Of lists that are
-    /// empty the count is none.
+    /// Options about addresses of the program's; a load that depends on them cannot be honoured. Of lists that are empty the
+    /// count is none. What links in parts once referred to (`CU_JIT_REFERENCED_…`) drivers do not look at.
     pub fn unsupported(&self) -> impl Iterator<Item = u32> + '_ {
         use jit_option as is;
         let refused = |(option, value): &(u32, u64)| match *option {
-            is::GLOBAL_SYMBOL_NAMES
-            | is::GLOBAL_SYMBOL_ADDRESSES
-            | is::REFERENCED_KERNEL_NAMES
-            | is::REFERENCED_VARIABLE_NAMES => true,
-            is::GLOBAL_SYMBOL_COUNT | is::REFERENCED_KERNEL_COUNT | is::REFERENCED_VARIABLE_COUNT => *value != 0,
+            is::GLOBAL_SYMBOL_NAMES | is::GLOBAL_SYMBOL_ADDRESSES => true,
+            is::GLOBAL_SYMBOL_COUNT => *value != 0,
             _ => false,
         };
         self.values.iter().filter(move |value| refused(value)).map(|(option, _)| *option)
@@ -227,8 +224,8 @@ mod tests {
                 with_options(&[(option, 1)], |options| [options.plain().count(), options.unsupported().count()]);
             let expected = match option {
                 option if answered.contains(&option) => [0, 0],
-                is::GLOBAL_SYMBOL_NAMES..=is::GLOBAL_SYMBOL_COUNT
-                | is::REFERENCED_KERNEL_NAMES..=is::REFERENCED_VARIABLE_COUNT => [0, 1],
+                is::REFERENCED_KERNEL_NAMES..=is::REFERENCED_VARIABLE_COUNT => [0, 0],
+                is::GLOBAL_SYMBOL_NAMES..=is::GLOBAL_SYMBOL_COUNT => [0, 1],
                 _ => [1, 0],
             };
             assert_eq!(fates, expected, "{option}");
@@ -240,7 +237,8 @@ mod tests {
         let demand = |options: &[(u32, u64)]| with_options(options, |it| it.demand_supported("cuModuleLoadDataEx")).0;
         assert_eq!(demand(&[(jit_option::GLOBAL_SYMBOL_COUNT, 0), (jit_option::MAX_REGISTERS, 32)]), Ok(()));
         assert_eq!(demand(&[(jit_option::GLOBAL_SYMBOL_COUNT, 1)]), Err(CudaError::NOT_SUPPORTED));
-        assert_eq!(demand(&[(jit_option::REFERENCED_KERNEL_NAMES, 8)]), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(demand(&[(jit_option::GLOBAL_SYMBOL_NAMES, 8)]), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(demand(&[(jit_option::REFERENCED_KERNEL_NAMES, 8)]), Ok(()));
     }
 
     #[test]

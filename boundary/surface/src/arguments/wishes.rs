@@ -104,7 +104,7 @@ pub fn check_pool(properties: &MemPoolProperties) -> CudaResult<()> {
         }
         _ => return Err(CudaError::INVALID_VALUE),
     }
-    if properties.usage & !mem_create_usage::HW_DECOMPRESS != 0 {
+    if properties.usage & !mem_create_usage::HW_DECOMPRESS != 0 || properties.reserved.iter().any(|byte| *byte != 0) {
         return Err(CudaError::INVALID_VALUE);
     }
     check_handle_types(properties.handle_types)

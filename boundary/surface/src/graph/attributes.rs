@@ -17,7 +17,6 @@ fn is_node_attribute(id: u32) -> bool {
             | a::PRIORITY
             | a::MEM_SYNC_DOMAIN_MAP
             | a::MEM_SYNC_DOMAIN
-            | a::PREFERRED_CLUSTER_DIMENSION
             | a::PREFERRED_SHARED_MEMORY_CARVEOUT
             | a::NVLINK_UTIL_CENTRIC_SCHEDULING
     )

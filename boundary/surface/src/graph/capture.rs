@@ -301,7 +301,7 @@ impl Graphs {
     /// handle of nothing does not.
     #[must_use]
     pub fn refused_launch(&self, stream: &CaptureStream, error: CudaError) -> CudaError {
-        if error == CudaError::INVALID_VALUE {
+        if matches!(error, CudaError::INVALID_VALUE | CudaError::INVALID_CLUSTER_SIZE) {
             self.invalidate_on(stream);
         }
         error

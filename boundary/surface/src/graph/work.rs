@@ -81,11 +81,22 @@ impl Work {
         matches!(self, Self::Empty | Self::Alloc(_) | Self::Free(_))
     }
 
+    /// Whether this copies or fills just what `old` does.
+    pub(crate) fn is_same_move(&self, old: &Self) -> bool {
+        match (self, old) {
+            (Self::Copy(new), Self::Copy(old)) => new.asked == old.asked && new.context == old.context,
+            (Self::Fill(new), Self::Fill(old)) => new == old,
+            _ => false,
+        }
+    }
+
     /// Whether a node of an instantiated graph that does `old` may do this.
     pub(crate) fn may_replace(&self, old: &Self) -> bool {
         match (self, old) {
             (Self::Words(new), Self::Words(old)) => new.may_replace(old),
             (Self::Conditional(new), Self::Conditional(old)) => new.may_replace(old),
+            (Self::Copy(new), Self::Copy(old)) => new.may_replace(old),
+            (Self::Fill(new), Self::Fill(old)) => new.may_replace(old),
             _ => self.kind() == old.kind(),
         }
     }
@@ -233,6 +244,15 @@ impl CopyWork {
         };
         Self { asked, context, copy }
     }
+
+    /// Whether a node of an instantiated graph that copies `old` may copy this. Of more than a row only what is the same may, by
+    /// the same kinds of memory, as an H200's driver has it.
+    fn may_replace(&self, old: &Self) -> bool {
+        let is_row = |copy: &Memcpy3d| copy.height <= 1 && copy.depth <= 1;
+        let kinds = |copy: &Memcpy3d| (copy.source_memory_type, copy.destination_memory_type);
+        let are_rows = is_row(&self.asked) && is_row(&old.asked) && !self.copy.names_array() && !old.copy.names_array();
+        self.asked == old.asked || are_rows && kinds(&self.asked) == kinds(&old.asked)
+    }
 }
 
 /// The place of an end, as C has it: what does not say where it is is 0.
@@ -262,6 +282,12 @@ impl FillWork {
     /// A fill a stream was asked for, as a node's.
     pub fn new(fill: MemsetNodeParams, context: Context) -> Self {
         Self { fill, context }
+    }
+
+    /// The same for a fill: of more than a row the size stays.
+    fn may_replace(&self, old: &Self) -> bool {
+        let size = |work: &Self| (work.fill.pitch, work.fill.element, work.fill.width, work.fill.height);
+        self.fill.height <= 1 && old.fill.height <= 1 || size(self) == size(old)
     }
 }
 

@@ -16,7 +16,7 @@ use floe_abi::{
     MemsetNodeParams, Stream, StreamMemoryOperation, launch_attribute,
 };
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
-use floe_surface::{CopyBox, GraphCalls, Launch};
+use floe_surface::{CopyBox, GraphCalls, Launch, check_preferred_cluster};
 use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, UploadGraph};
 
 use crate::client::Client;
@@ -48,6 +48,7 @@ impl Client {
         }
         // An attribute that cannot travel is refused now, while the program can see which call it was.
         Attributes::of_launch(launch)?;
+        check_preferred_cluster(launch.attributes, function.cluster())?;
         if attributes::events(launch.attributes).next().is_some() {
             log!(Warn, "a launch that records an event by an attribute is not supported in a graph");
             return Err(CudaError::NOT_SUPPORTED);

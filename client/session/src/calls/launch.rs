@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, Stream};
 use floe_surface::graph::{HostWork as HostWorkOfNode, Work};
-use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterRoom};
+use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterRoom, check_preferred_cluster};
 
 use crate::client::Client;
 use crate::log::log;
@@ -76,6 +76,7 @@ impl Client {
             function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
         }
         let mut attributes = Attributes::of_launch(launch)?;
+        check_preferred_cluster(launch.attributes, function.cluster())?;
         attributes.name_events(|event| Ok(self.event(event)?.id()))?;
         let mut room = ParameterRoom::new();
         let parameters = self.parameters(launch, function, &mut room)?;

@@ -29,10 +29,11 @@ pub(super) fn set<D: crate::Driver>(
     let at = plan.place(node)?;
     let work = work(&plan.nodes[at].work)?;
     let at = place_for(&plan, node, &work)?;
-    if plan.nodes[at].enabled {
+    let place = &mut plan.nodes[at];
+    if place.enabled && !work.is_same_move(&place.work) {
         driver.graph_exec_set(exec, at, &work)?;
     }
-    plan.nodes[at].work = work;
+    place.work = work;
     Ok(())
 }
 

@@ -39,7 +39,8 @@ pub(super) unsafe fn copy<D: crate::Driver>(driver: &D, asked: &Memcpy3d, contex
         return Err(CudaError::INVALID_VALUE);
     }
     let copy = driver.graph_copy(&copy, context)?;
-    Ok(Work::Copy(Box::new(CopyWork { asked: *asked, context, copy })))
+    let asked = Memcpy3d { source_padding: 0, destination_padding: 0, ..*asked };
+    Ok(Work::Copy(Box::new(CopyWork { asked, context, copy })))
 }
 
 /// A fill of memory that is there.

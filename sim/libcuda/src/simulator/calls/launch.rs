@@ -6,7 +6,7 @@ use std::sync::Arc;
 use floe_abi::{CudaError, CudaResult, Event, LaunchAttribute, Stream, launch_attribute as ask};
 use floe_machine::{Grid, Kernel as MachineKernel, Launch as MachineLaunch};
 use floe_surface::graph::{CaptureStream, HostWork, Work as Recorded};
-use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterLayout};
+use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterLayout, check_preferred_cluster};
 
 use super::context::ContextState;
 use super::event::key_of;
@@ -158,6 +158,7 @@ impl Simulator {
     /// NOT_SUPPORTED for an attribute that changes what the launch means and cannot be honoured.
     pub(crate) fn check_attributes(&self, attributes: &[LaunchAttribute], device: usize) -> CudaResult<Vec<Event>> {
         let mut events = Vec::new();
+        check_preferred_cluster(attributes, None)?;
         for attribute in attributes {
             match attribute.id {
                 // The kernel is done before anything behind it starts, which is the strictest these three can ask for.
@@ -192,10 +193,12 @@ impl LaunchCalls for Simulator {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
         let (context, stream) = self.stream(launch.stream)?;
         self.executor.fault(context.serial)?;
-        let events = self.check_attributes(launch.attributes, context.device)?;
+        let events = self.check_attributes(launch.attributes, context.device);
         if let Some(captured) = self.capturing(launch.stream)? {
+            let events = events.map_err(|error| self.graphs.refused_launch(&captured, error))?;
             return self.record_kernel(launch, &context, &captured, &events);
         }
+        let events = events?;
         let grid = self.grid(launch, &context)?;
         self.executor.post(stream, Work::Kernel(grid))?;
         events.iter().try_for_each(|event| self.executor.record(stream, key_of(*event)))?;
