@@ -4,6 +4,8 @@
 
 mod events;
 mod recording;
+#[cfg(test)]
+mod tests;
 
 use super::rules;
 use super::store::{Edge, Graphs, State};

@@ -313,7 +313,7 @@ impl Graphs {
     ///
     /// # Errors
     /// As [`Graphs::add`]; NOT_SUPPORTED for a copy of a graph that allocates or frees memory, and for one that has
-    /// conditional handles.
+    /// conditional handles. ILLEGAL_STATE for the graph itself while it is being captured into.
     pub fn add_child(&self, graph: Graph, after: &[Edge], child: Graph, ownership: u32) -> CudaResult<GraphNode> {
         let mut state = self.lock();
         state.check_edges(graph, after)?;
@@ -326,6 +326,10 @@ impl Graphs {
         }
         if moves && body.exec.is_some() {
             return Err(CudaError::NOT_SUPPORTED);
+        }
+        if moves {
+            // Its capture may end it, and then the node would have none.
+            state.refuse_capture_into(child)?;
         }
         state.refuse_conditions(child)?;
         if !moves {
