@@ -66,7 +66,7 @@ pub(super) struct Capture {
     pub(super) valid: bool,
     streams: BTreeMap<u64, Strand>,
     /// The last nodes of streams that are gone.
-    left: Vec<GraphNode>,
+    left: BTreeSet<GraphNode>,
 }
 
 /// One stream in a capture.
@@ -230,7 +230,7 @@ impl Graphs {
                 thread: rules::thread(),
                 valid: true,
                 streams,
-                left: Vec::new(),
+                left: BTreeSet::new(),
             },
         );
         self.watch(&state);

@@ -30,3 +30,22 @@ fn a_graph_that_is_captured_into_does_not_move_into_another() {
     graphs.add_child(outer, &[], inner, child_graph_ownership::MOVE).expect("a node");
     assert_eq!(graphs.destroy(outer), Ok(()));
 }
+
+#[test]
+fn streams_that_join_and_go_leave_each_node_once() {
+    let graphs = Graphs::default();
+    graphs.begin_capture(&ORIGIN, 0, None).expect("a capture");
+    graphs.record(&ORIGIN, Work::Empty).expect("a node");
+    assert_eq!(graphs.record_event(&ORIGIN, Event(7)), Ok(true));
+    for key in 2..50 {
+        assert_eq!(graphs.wait_event(&stream(key), Event(7)), Ok(true));
+        graphs.forget_stream(&stream(key));
+    }
+    let left: Vec<usize> = graphs.lock().captures.captures.values().map(|capture| capture.left.len()).collect();
+    assert_eq!(left, [1]);
+    let other = stream(50);
+    assert_eq!(graphs.wait_event(&other, Event(7)), Ok(true));
+    graphs.record(&other, Work::Empty).expect("a node");
+    graphs.forget_stream(&other);
+    assert_eq!(graphs.end_capture(&ORIGIN), Err(CudaError::STREAM_CAPTURE_UNJOINED), "work of a stream that is gone");
+}
