@@ -250,20 +250,23 @@ fn a_server_without_nccl_says_so() {
     assert!(words.contains("this server has no NCCL"), "{words}");
 }
 
-/// Every name of NCCL's header that a program may be linked with.
 #[test]
 fn an_nccl_that_is_opened_by_a_path_calls_its_own_functions() {
     let built = Built::new();
-    built.compile("nccl_by_path.c", "libnccl-of-its-own.so", &["-DLIBRARY", "-shared", "-fPIC"], &[]);
+    // One after the other at the same address, where what was known of the first would be wrong of the second.
+    let shared = ["-DLIBRARY", "-shared", "-fPIC", "-fno-toplevel-reorder"];
+    built.compile("nccl_by_path.c", "libnccl-of-its-own.so", &shared, &[]);
+    built.compile("nccl_by_path.c", "libnccl-other.so", &[&shared[..], &["-DOTHER"]].concat(), &[]);
     built.compile("nccl_by_path.c", "nccl_by_path", &[], &[]);
     let library = built.path("libnccl.so.2").display().to_string();
     let daemon = Floed::start_with(&["--nccl", &library], &[]);
-    let its_own = built.path("libnccl-of-its-own.so").display().to_string();
-    let program = Program::new(built.path("nccl_by_path"), &[&its_own, "22809"]);
+    let its_own = ["libnccl-of-its-own.so", "libnccl-other.so"].map(|name| built.path(name).display().to_string());
+    let program = Program::new(built.path("nccl_by_path"), &["22809", &its_own[0], &its_own[1]]);
     let program = program.on(&daemon, daemon.tcp());
     is_right(&program.flag("--nccl").flag("forwarded").run());
 }
 
+/// Every name of NCCL's header that a program may be linked with.
 #[test]
 fn floes_library_has_every_name_of_its_table_and_its_twin() {
     let table = std::fs::read_to_string(repository().join("api/nccl/entries.toml")).expect("it is there");

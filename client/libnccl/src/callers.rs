@@ -6,10 +6,8 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::Mutex;
 
+use libc::{RTLD_NODELETE, RTLD_NOLOAD};
 use libloading::os::unix::{Library, RTLD_LAZY};
-
-/// Linux's flag of dlopen for what is loaded already.
-const RTLD_NOLOAD: i32 = 4;
 
 /// Exports `$name`, which jumps to the caller's own function of that name where it has one, else to `$own`, with the same
 /// arguments either way. C passes NCCL's in registers and on the stack; none has floats.
@@ -95,8 +93,10 @@ fn find(caller: usize, name: &CStr) -> Option<usize> {
     if !file.rsplit('/').next()?.starts_with("libnccl") {
         return None;
     }
+    // It stays from now on: another library at its place would be taken for it.
+    let flags = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
     // SAFETY: it is loaded already, so nothing of it runs.
-    let opened = unsafe { Library::open(Some(file), RTLD_LAZY | RTLD_NOLOAD) }.ok()?;
+    let opened = unsafe { Library::open(Some(file), flags) }.ok()?;
     // SAFETY: the symbol is used as an address only.
     let function = unsafe { opened.get::<*const ()>(name.to_bytes_with_nul()) }.ok()?.addr();
     // Of another library it would be one that this one needs.
