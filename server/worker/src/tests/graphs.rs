@@ -55,6 +55,24 @@ fn node_of_an_unknown_kernel_fails_the_graph_and_no_other_call() {
 }
 
 #[test]
+fn node_with_an_attribute_that_no_session_has_fails_the_graph() {
+    let mut client = Client::new();
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
+    load(&mut client, LibraryId(1), b"kernel k 8");
+    client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    client.send(&CreateGraph { graph: GRAPH });
+    // CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE.
+    let attributes = vec![LaunchAttribute { id: 13, value: &[1; 16] }];
+    let (graph, kernel) = (GRAPH, KernelId(2));
+    client.send(&AddGraphKernel { graph, kernel, parameters: &[0; 8], attributes, ..AddGraphKernel::default() });
+    // The node has its number, as the client believes.
+    client.send(&AddGraphEmpty { graph, after: vec![edge(0)] });
+    let (status, earlier, _) = client.call(&MemoryInfo {});
+    assert_eq!((status, earlier), (0, 0));
+    assert_eq!(client.call(&InstantiateGraph { graph, flags: 0 }).0, floe_abi::CudaError::NOT_SUPPORTED.code());
+}
+
+#[test]
 fn update_by_another_shape_is_refused_and_leaves_the_graph() {
     let mut client = Client::new();
     filled(&mut client, GRAPH);

@@ -38,7 +38,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
 
     fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
         let mut attributes = Vec::new();
-        plain_attributes(&message.attributes, &mut attributes)?;
+        let passed = plain_attributes(&message.attributes, &mut attributes);
         if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
             return violation("a launch attribute that no node can have");
         }
@@ -47,7 +47,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
             block: [message.block_x, message.block_y, message.block_z],
             shared_bytes: message.shared,
         };
-        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        let kernel = passed.and_then(|()| self.node_kernel(message.kernel, &sizes, message.parameters));
         let frame = kernel.as_ref().map_or(0, |(_, frame)| *frame);
         let work = kernel.map(|(kernel, _)| NodeWork::Kernel(kernel, &attributes));
         let answer = self.add_node(message.graph, &message.after, message.parameters.len(), work)?;
