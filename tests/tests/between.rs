@@ -1,7 +1,7 @@
 //! Programs on two vGPUs: of two GPUs of one daemon, of one GPU, and of two daemons, over every transport. In: the example
 //! programs of two devices, which check their own results. Out: exit codes, lines, and how many bytes passed the client.
 
-use floe_tests::{Floed, Linkage, Program, example, examples_between};
+use floe_tests::{Floed, Linkage, Program, example, examples_between, repository};
 
 /// Two CPU devices of one daemon.
 fn two_devices() -> Floed {
@@ -139,4 +139,21 @@ fn no_byte_of_a_copy_between_servers_that_connect_passes_the_client() {
     let places = [&daemons[0], &daemons[1]].map(|daemon| format!("{}:0", daemon.tcp()));
     no_byte_passes_the_client(&daemons[0], &places);
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn memory_that_another_vgpu_reached_is_there_again_when_it_is_released() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let built = folder.path().join("returned");
+    let compiler = std::process::Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&built)
+        .arg(repository().join("tests/programs/returned.c"))
+        .arg("-ldl")
+        .status();
+    assert!(compiler.expect("cc runs").success());
+    let daemon = Floed::start();
+    let places = [0, 0].map(|gpu| format!("{}:{gpu}", daemon.unix()));
+    let outcome = Program::new(built, &[]).on_each(&daemon, &places).flag("--memory").flag("512M").run();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{}", outcome.stderr);
 }

@@ -56,10 +56,11 @@ impl Vgpu {
         }
         // Freed memory may still be in quarantine, and blocks may lie idle.
         self.synchronize()?;
+        self.synchronize_importers();
         self.trim(0)?;
         // Other threads may keep the vGPU busy for ever. Waiting for it is what an array costs now.
         self.release(lock(&self.leaving_arrays))?;
-        self.call(&message).map(|_| ())
+        self.behind_returns(|| self.call(&message)).map(|_| ())
     }
 
     /// A destroyed array of this epoch: with a reset the server's are gone. A level goes with its mipmapped array.

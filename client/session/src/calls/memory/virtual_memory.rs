@@ -136,15 +136,7 @@ impl VirtualMemoryCalls for Client {
         }
         let id = vgpu.next_id();
         let message = CreateBlock { block: BlockId(id), bytes: bytes as u64 };
-        match vgpu.call(&message) {
-            Err(CudaError::OUT_OF_MEMORY) => {
-                // The allocator's reserve may be what is missing.
-                vgpu.synchronize()?;
-                vgpu.trim(0)?;
-                vgpu.call(&message)?;
-            }
-            result => drop(result?),
-        }
+        vgpu.with_room(|| vgpu.call(&message))?;
         let physical = Physical { bytes: bytes as u64, origin: None, properties, handles: 1, mappings: 0 };
         lock(&vgpu.virtual_memory).physical.insert(id, physical);
         Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))

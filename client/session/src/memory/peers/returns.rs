@@ -106,6 +106,19 @@ impl Vgpu {
         outcome
     }
 
+    /// Asks for memory that is not the allocator's. Where there is none, it asks again when all that was freed has come back.
+    pub(crate) fn with_room<T>(&self, attempt: impl Fn() -> CudaResult<T>) -> CudaResult<T> {
+        match attempt() {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            outcome => return outcome,
+        }
+        // Freed memory may still be in quarantine, and the allocator's reserve may be what is missing.
+        self.synchronize()?;
+        self.synchronize_importers();
+        self.trim(0)?;
+        self.behind_returns(attempt)
+    }
+
     /// Everything of this vGPU goes: its pages and ticket, what it has of others, what others have of it. A link that has
     /// failed is what the next call reports.
     pub(crate) fn leave_peers(&self) {
