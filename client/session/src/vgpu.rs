@@ -77,6 +77,9 @@ pub(crate) struct Vgpu {
     /// Blocks that were asked for before the program allocates.
     pub(crate) early: EarlyBlocks,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
+    /// Held while the window's mappings change and the server is told: what one thread has unmapped goes ahead of what another
+    /// maps there.
+    pub(crate) remapping: Mutex<()>,
     /// Arrays the program has destroyed and the server still has.
     pub(crate) leaving_arrays: Mutex<Vec<ArrayName>>,
     /// Global variables the program has asked the address of: they lie outside the window. Start to bytes.
@@ -150,6 +153,7 @@ impl Vgpu {
             blocks: Mutex::new(Blocks::new(window.start..managed, granularity)),
             managed: Managed::new(managed..middle, granularity),
             virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
+            remapping: Mutex::default(),
             leaving_arrays: Mutex::default(),
             globals: RwLock::default(),
             changed_limits: Mutex::default(),

@@ -177,6 +177,7 @@ impl VirtualMemoryCalls for Client {
             physical.mappings += 1;
             Mapping::of(vgpu.ordinal, id, physical)
         };
+        let _alone = lock(&window.remapping);
         let mut memory = lock(&window.virtual_memory);
         if !memory.is_free(&range) {
             drop(memory);
@@ -204,6 +205,7 @@ impl VirtualMemoryCalls for Client {
         }
         let is_memory = |kind| [resource_type::LINEAR, resource_type::PITCH2D].contains(&kind);
         self.let_texture_references_go(|read| is_memory(read.kind) && range.contains(&read.place));
+        let _alone = lock(&window.remapping);
         // Another thread may have been faster.
         let mappings = lock(&window.virtual_memory).remove_within(&range)?;
         mappings.into_iter().try_for_each(|(start, mapping)| {
