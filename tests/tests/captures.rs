@@ -2,21 +2,13 @@
 //! instantiated graph, and print the codes. In: tests/programs/capture_codes.c and changed_copies.c, and what they printed on an
 //! H200 (driver 580.159, 2026-11-29). Out: the same, through a daemon and on the CPU device alone.
 
-use std::process::Command;
-
-use floe_tests::{Floed, Program, repository};
+use floe_tests::{Floed, Program, compile_c, repository};
 
 fn compared(name: &str) {
-    let programs = repository().join("tests/programs");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let built = folder.path().join(name);
-    let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&built)
-        .arg(programs.join(format!("{name}.c")))
-        .args(["-ldl", "-lpthread"])
-        .status();
-    assert!(compiler.expect("cc runs").success());
+    compile_c(name, &built);
+    let programs = repository().join("tests/programs");
     let expected = std::fs::read_to_string(programs.join(format!("{name}.txt"))).expect("it is there");
     let daemon = Floed::start();
     let alone = Program::new(built.clone(), &[]).on_the_device_library().run();

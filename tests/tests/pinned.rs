@@ -1,7 +1,7 @@
 //! Pinned memory of a program on the daemon's own machine: the device copies from and to it, and its bytes do not
 //! travel.
 
-use floe_tests::{Floed, Linkage, Statistics, example};
+use floe_tests::{Floed, Linkage, Program, Statistics, compile_c, example};
 
 /// Bytes that go with a copy the program waits for, because sending them is quicker than the wait: a word fifty times.
 const SMALL: u64 = 200;
@@ -101,4 +101,22 @@ fn a_registered_file_that_shrinks_ends_its_own_session_only() {
     assert!(outcome.stdout.contains("the program goes on"), "{}", outcome.stdout);
     daemon.wait_for_workers(0);
     registered(&daemon, daemon.unix(), "files");
+}
+
+/// 200 kernels that write pinned memory, each with a copy out of it behind: the device copies, shared or from its mirror.
+#[test]
+fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
+    let daemon = Floed::start();
+    let program = daemon.token_file().parent().unwrap().join("mirrored_copies");
+    compile_c("mirrored_copies", &program);
+    for what in ["allocated", "registered"] {
+        for address in [daemon.tcp().to_owned(), daemon.unix().to_owned()] {
+            let run = Program::new(program.clone(), &[what]).on(&daemon, &address).variable("FLOE_STATS", "json").run();
+            assert_eq!(run.code, Some(0), "{what} {address}: {}{}", run.stdout, run.stderr);
+            let waits = run.statistics().waits();
+            assert!(waits < 20, "{what} {address}: {waits} waits");
+        }
+        let alone = Program::new(program.clone(), &[what]).on_the_device_library().run();
+        assert_eq!(alone.code, Some(0), "{what}: {}", alone.stdout);
+    }
 }

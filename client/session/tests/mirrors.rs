@@ -282,16 +282,17 @@ fn what_a_kernel_of_another_vgpu_wrote_is_sent_ahead_of_the_end_of_the_wait_for_
     what_it_wrote_is_sent_ahead_of_the_end_of_the_wait([10, 11].map(of_one_server));
 }
 
+/// A synchronous copy brings home what kernels wrote; another is the device's, from its mirror, and waits for nothing.
 #[test]
-fn copies_from_mirrored_memory_wait_for_what_kernels_write_there() {
+fn copies_from_mirrored_memory_have_what_kernels_write_there() {
     let (server, _) = counting_server();
     let client = client(&server);
     let function = function(client);
     let pointer = client.mem_host_alloc(4, 0).unwrap();
     let at = client.mem_alloc(4).unwrap();
-    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    let place = client.mem_host_get_device_pointer(pointer, 0).unwrap();
     launch_with(client, function, [1, 1, 1], &[]).unwrap();
-    client.memcpy_htod_async(at, pinned(pointer, 4), Stream::LEGACY).unwrap();
+    client.memcpy_htod(Stream::LEGACY, at, pinned(pointer, 4)).unwrap();
     let mut bytes = [9; 4];
     client.memcpy_dtoh(Stream::LEGACY, host(&mut bytes), at).unwrap();
     assert_eq!(bytes, [1, 0, 0, 0]);
@@ -300,6 +301,16 @@ fn copies_from_mirrored_memory_wait_for_what_kernels_write_there() {
     client.memcpy_dtod(Stream::LEGACY, at, DevicePtr(pointer.0), 4).unwrap();
     client.memcpy_dtoh(Stream::LEGACY, host(&mut bytes), at).unwrap();
     assert_eq!(bytes, [8; 4]);
+    pinned(pointer, 4).write(&[7]).unwrap();
+    let before = server.count("SynchronizeStream");
+    client.memcpy_htod_async(at, pinned(pointer, 4), Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(server.count("SynchronizeStream"), before);
+    let seen = server.seen();
+    let mut last = seen.iter().rev().map(|seen| seen.request());
+    let copy = last.find_map(|request| if let Request::CopyOnDevice(copy) = request { Some(copy) } else { None });
+    assert_eq!(copy.map(|copy| (copy.to.0, copy.from.0, copy.bytes)), Some((at.0, place.0, 4)));
+    assert!(matches!(last.next(), Some(Request::WriteMirror(_))), "what the program wrote goes ahead");
 }
 
 #[test]

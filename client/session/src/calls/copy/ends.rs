@@ -184,6 +184,11 @@ impl Circumstances for ProgramEnd<'_> {
         self.client.is_mirrored(floe_abi::DevicePtr(at), bytes)
     }
 
+    fn is_mirror_of_device(&self) -> bool {
+        let (at, bytes) = self.place();
+        self.stream.vgpu.mirrors.covers(at, bytes)
+    }
+
     fn is_arriving(&self) -> bool {
         let (at, bytes) = self.place();
         let devices = self.client.devices().unwrap_or_default();

@@ -49,6 +49,10 @@ impl Client {
                 extent.post_on_device(stream, to.end, extent.source(source))?;
                 Self::wait_where(mode, stream)
             }
+            (ToDevice::ByMirror, _) => {
+                let mirror = BoxEnd { at: vgpu.device_place(source), ..extent.source(source) };
+                extent.post_on_device(stream, to.end, mirror)
+            }
             (ToDevice::Slots(reading), _) => {
                 let staged = match end.into_path() {
                     Some(path) => path.upload(self.copiers()?, to.end.at, source)?,

@@ -55,6 +55,8 @@ pub(super) trait Circumstances {
     fn is_shared(&self) -> bool;
     /// Whether kernels of any vGPU may write the memory, of which the client has a copy.
     fn is_mirrored(&self) -> bool;
+    /// Whether the stream's device has a mirror of all of it.
+    fn is_mirror_of_device(&self) -> bool;
     /// Whether bytes on their way from a server will be written there.
     fn is_arriving(&self) -> bool;
     /// The same, or whether host functions may write anything.
@@ -81,6 +83,8 @@ pub(super) struct First {
 pub(super) enum ToDevice {
     /// The worker's device reads the program's memory. A program that waits waits for the stream.
     ByDevice,
+    /// The same by the device's mirror, which has what the program wrote and what kernels ahead of the copy write.
+    ByMirror,
     /// The client reads the bytes when the stream gets there.
     Deferred,
     /// Through staging slots; bytes that find no slot are read so and travel.
@@ -114,11 +118,15 @@ pub(super) fn to_device(end: &impl Circumstances, mode: Mode, extent: &Extent) -
     }
     // Shared memory that the device may not read now has bytes arriving.
     let changes = is_shared || end.may_change();
+    let is_mirrored = end.is_mirrored();
+    if is_mirrored && !changes && mode == Mode::Queues && end.is_mirror_of_device() {
+        return (First::default(), ToDevice::ByMirror);
+    }
     let is_deferred = changes && mode.goes_on(|| end.pinned().is_some());
     // Kernels issued before may write mirrored memory, and their writes arrive with the wait. CUDA reads the source of
     // a synchronous copy when the stream gets there. The call itself reads pageable memory, so only the writers of that
     // must be over.
-    let stream = end.is_mirrored() || changes && mode == Mode::Waits;
+    let stream = is_mirrored || changes && mode == Mode::Waits;
     let first = First { stream, writers: changes && !is_deferred };
     match extent {
         _ if is_deferred => (first, ToDevice::Deferred),

@@ -30,6 +30,7 @@ struct Facts {
     pinned: Option<Pinned>,
     is_shared: bool,
     is_mirrored: bool,
+    is_mirror_of_device: bool,
     is_arriving: bool,
     functions_may_write: bool,
     something_writes: bool,
@@ -56,6 +57,10 @@ impl Circumstances for Facts {
 
     fn is_mirrored(&self) -> bool {
         self.asked("mirrored", self.is_mirrored)
+    }
+
+    fn is_mirror_of_device(&self) -> bool {
+        self.asked("mirror of the device", self.is_mirrored && self.is_mirror_of_device)
     }
 
     fn is_arriving(&self) -> bool {
@@ -291,6 +296,14 @@ fn a_source_that_may_change_is_read_late_or_behind_its_writers() {
     // Kernels may have written it.
     let mirrored = Facts { is_mirrored: true, ..tcp(ALLOCATED) };
     assert_eq!(to_device(&mirrored, Mode::Queues, &line).0, First { stream: true, writers: false });
+    // Those of the device itself stand in its mirror, and nothing else may write there meanwhile.
+    let own = Facts { is_mirror_of_device: true, ..mirrored.clone() };
+    assert_eq!(to_device(&own, Mode::Queues, &line), (First::default(), ToDevice::ByMirror));
+    assert_eq!(to_device(&own, Mode::Queues, &rows(4)), (First::default(), ToDevice::ByMirror));
+    assert_eq!(to_device(&own, Mode::Waits, &line), to_device(&mirrored, Mode::Waits, &line));
+    for changing in [Facts { is_arriving: true, ..own.clone() }, Facts { functions_may_write: true, ..own }] {
+        assert_eq!(to_device(&changing, Mode::Queues, &line).1, ToDevice::Deferred);
+    }
     // The device does not read what is on its way from elsewhere.
     let arriving = Facts { is_arriving: true, ..machine(ALLOCATED) };
     assert_eq!(to_device(&arriving, Mode::Queues, &line), deferred);
@@ -308,13 +321,16 @@ fn boxes_are_the_devices_or_travel_packed() {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let pinned = prop::sample::select(vec![None, ALLOCATED, REGISTERED]);
-    (pinned, any::<[bool; 7]>()).prop_map(|(pinned, flags)| {
-        let [shared, is_mirrored, is_arriving, functions_may_write, something_writes, has_slots, has_bulk] = flags;
+    (pinned, any::<[bool; 8]>()).prop_map(|(pinned, flags)| {
+        let [shared, mirrored, of_device, is_arriving, functions_may_write, something_writes, has_slots, has_bulk] =
+            flags;
         let is_shared = shared && pinned == ALLOCATED;
         Facts {
             pinned,
             is_shared,
-            is_mirrored,
+            // Nothing else is.
+            is_mirrored: mirrored && pinned.is_some(),
+            is_mirror_of_device: of_device,
             is_arriving,
             functions_may_write,
             something_writes,
@@ -368,9 +384,10 @@ proptest! {
 
     #[test]
     fn pageable_memory_is_read_and_written_before_the_call_returns(end in facts(), extent in extents()) {
-        let end = Facts { pinned: None, is_shared: false, ..end };
+        let end = Facts { pinned: None, is_shared: false, is_mirrored: false, ..end };
         let (_, way) = to_device(&end, Mode::Queues, &extent);
-        prop_assert!(way != ToDevice::Deferred && way != ToDevice::ByDevice && !is_borrowed(way));
+        let by_device = [ToDevice::ByDevice, ToDevice::ByMirror].contains(&way);
+        prop_assert!(way != ToDevice::Deferred && !by_device && !is_borrowed(way));
         prop_assert!(matches!(to_host(&end, Mode::Queues, &extent), ToHost::Slots | ToHost::Awaited));
     }
 
@@ -379,7 +396,7 @@ proptest! {
         let (first, way) = to_device(&end, mode, &extent);
         let changes = end.is_arriving || end.functions_may_write;
         prop_assert_eq!(first.writers, changes && !matches!(way, ToDevice::Deferred | ToDevice::ByDevice));
-        prop_assert!(way != ToDevice::ByDevice || !end.is_arriving);
+        prop_assert!(![ToDevice::ByDevice, ToDevice::ByMirror].contains(&way) || !end.is_arriving);
     }
 
     #[test]
