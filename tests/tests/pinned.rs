@@ -107,7 +107,8 @@ fn a_registered_file_that_shrinks_ends_its_own_session_only() {
 #[test]
 fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
     let daemon = Floed::start();
-    let program = daemon.token_file().parent().unwrap().join("mirrored_copies");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("mirrored_copies");
     compile_c("mirrored_copies", &program);
     for what in ["allocated", "registered"] {
         for address in [daemon.tcp().to_owned(), daemon.unix().to_owned()] {
