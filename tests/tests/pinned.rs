@@ -121,3 +121,15 @@ fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
         assert_eq!(alone.code, Some(0), "{what}: {}", alone.stdout);
     }
 }
+
+/// A stream that copies to another server's memory, from its mirror, has what the program wrote.
+#[test]
+fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
+    let daemon = Floed::start();
+    let other = Floed::start_beside(&daemon, &[]);
+    let program = daemon.token_file().parent().unwrap().join("mirrored_order");
+    compile_c("mirrored_order", &program);
+    let places = [daemon.tcp(), other.tcp()].map(|address| format!("{address}:0"));
+    let run = Program::new(program, &["other"]).on_each(&daemon, &places).run();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{}", run.stderr);
+}

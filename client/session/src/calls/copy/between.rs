@@ -143,6 +143,8 @@ impl Client {
             return act(stream);
         }
         vgpu.errors.report()?;
+        // As with work that the program itself puts on a stream of that vGPU.
+        vgpu.send_mirrors()?;
         // A stream of its own, so that it stands in no other work's way.
         let context = self.device_having(vgpu)?.primary.handle();
         let remote = StreamState::create(vgpu, context, stream_flags::NON_BLOCKING, stream.priority())?;
