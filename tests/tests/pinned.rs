@@ -122,7 +122,7 @@ fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
     }
 }
 
-/// A stream that copies to another server's memory, from its mirror, has what the program wrote.
+/// A stream that a word of the program's lets go on, or that copies to another server's memory, has what the program wrote.
 #[test]
 fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
     let daemon = Floed::start();
@@ -130,6 +130,8 @@ fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
     let program = daemon.token_file().parent().unwrap().join("mirrored_order");
     compile_c("mirrored_order", &program);
     let places = [daemon.tcp(), other.tcp()].map(|address| format!("{address}:0"));
-    let run = Program::new(program, &["other"]).on_each(&daemon, &places).run();
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{}", run.stderr);
+    for (what, places) in [("word", &places[..1]), ("other", &places[..])] {
+        let run = Program::new(program.clone(), &[what]).on_each(&daemon, places).run();
+        assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{what}: {}", run.stderr);
+    }
 }

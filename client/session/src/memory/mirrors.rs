@@ -5,7 +5,7 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -36,6 +36,8 @@ struct Mirror {
     place: u64,
     /// The server's bytes, as far as is known here.
     known: Vec<u8>,
+    /// Offsets and sizes of words that streams wait, or waited, for.
+    words: BTreeMap<usize, usize>,
     /// Says which pages to compare, where the kernel notes writes.
     written: Option<(Written, Recent)>,
     /// Where it may be closed to the program.
@@ -66,7 +68,41 @@ impl Mirror {
         is_open && range.sub(start, known.len()).is_ok_and(|piece| piece.holds(known))
     }
 
-    /// Adds what differs among these bytes to `changes`, piece by piece. From now on the server knows it. `now` is room.
+    /// Reads the program's bytes, closed to it or not. False where the system refuses.
+    fn read(range: &HostRange, closable: Option<&Closable>, start: usize, now: &mut [u8]) -> bool {
+        match closable {
+            Some(closable) if closable.is_closed() => closable.read(start, now),
+            _ => range.sub(start, now.len()).and_then(|piece| piece.read_into(now)).is_ok(),
+        }
+    }
+
+    /// The words that the program has changed, each whole: a stream must not see a half of one. From now on the server
+    /// knows them.
+    fn changed_words(&mut self) -> Option<Change> {
+        let mut runs = Vec::new();
+        for (start, bytes) in &self.words {
+            let Some(known) = self.known.get_mut(*start..start + bytes) else { continue };
+            let mut now = vec![0; *bytes];
+            let is_read = Self::read(&self.range, self.closable.as_ref(), *start, &mut now);
+            if is_read && known != now {
+                known.copy_from_slice(&now);
+                runs.push((u32::try_from(*start).unwrap_or(u32::MAX), now));
+            }
+        }
+        (!runs.is_empty()).then_some(Change { at: self.place, runs })
+    }
+
+    /// Makes the words among these bytes, which begin at `start`, what the server has: they were looked at before.
+    fn leave_words(words: &BTreeMap<usize, usize>, start: usize, known: &[u8], now: &mut [u8]) {
+        // One that begins before these bytes may reach into them: none has more than 8.
+        for (word, bytes) in words.range(start.saturating_sub(7)..start + now.len()) {
+            let of_piece = word.saturating_sub(start)..(word + bytes).saturating_sub(start).min(now.len());
+            now[of_piece.clone()].copy_from_slice(&known[of_piece]);
+        }
+    }
+
+    /// Adds what differs among these bytes to `changes`, piece by piece, but for words. From now on the server knows it.
+    /// `now` is room.
     fn compare(&mut self, bytes: Range<usize>, now: &mut Vec<u8>, changes: &mut Vec<Change>) {
         let mut start = bytes.start;
         for known in self.known.get_mut(bytes).into_iter().flat_map(|known| known.chunks_mut(PIECE)) {
@@ -76,10 +112,8 @@ impl Mirror {
             }
             now.resize(PIECE, 0);
             let now = &mut now[..known.len()];
-            let is_read = match &self.closable {
-                Some(closable) if closable.is_closed() => closable.read(start, now),
-                _ => self.range.sub(start, known.len()).and_then(|piece| piece.read_into(now)).is_ok(),
-            };
+            let is_read = Self::read(&self.range, self.closable.as_ref(), start, now);
+            Self::leave_words(&self.words, start, known, now);
             let runs = changed_runs(known, now, u32::try_from(start).unwrap_or(u32::MAX));
             if is_read && !runs.is_empty() {
                 let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
@@ -147,6 +181,15 @@ impl Mirrors {
         })
     }
 
+    /// A stream will wait for the word that the server has there. What the program wrote before it is sent ahead of it.
+    pub(crate) fn add_word(&self, place: u64, bytes: usize) {
+        for mirror in lock(&self.ranges).values_mut() {
+            let word = place.checked_sub(mirror.place).and_then(|offset| usize::try_from(offset).ok());
+            let inside = word.filter(|word| word.checked_add(bytes).is_some_and(|end| end <= mirror.known.len()));
+            inside.map(|word| mirror.words.entry(word).and_modify(|had| *had = bytes.max(*had)).or_insert(bytes));
+        }
+    }
+
     /// Whether nothing that can be asked makes kernels reach memory that begins here.
     pub(super) fn is_refused(&self, start: u64) -> bool {
         lock(&self.refused).contains(&start)
@@ -186,7 +229,9 @@ impl Mirrors {
         let written = written.map(|written| (written, Recent::new(Instant::now())));
         let closable = closes.and_then(|(pages, opener)| Closable::of(&range, pages, opener));
         self.forgive(start);
-        lock(&self.ranges).insert(start, Mirror { range, place, known: vec![0; bytes], written, closable });
+        let (known, words) = (vec![0; bytes], BTreeMap::new());
+        let mirror = Mirror { range, place, known, words, written, closable };
+        lock(&self.ranges).insert(start, mirror);
         self.any.store(true, Ordering::Release);
     }
 
@@ -206,11 +251,16 @@ impl Mirrors {
         self.any.store(false, Ordering::Release);
     }
 
-    /// The program's changes since the last look.
+    /// The program's changes since the last look. Words that streams wait for are looked at first, and are the last of these:
+    /// what the program wrote before such a word has been sent when a stream sees it.
     fn changes(&self, room: &mut Vec<u8>) -> Vec<Change> {
         let mut changes = Vec::new();
         let devices_write = LazyCell::new(devices_may_write);
-        for mirror in lock(&self.ranges).values_mut() {
+        let mut ranges = lock(&self.ranges);
+        let words: Vec<_> = ranges.values_mut().filter_map(Mirror::changed_words).collect();
+        // The program's threads store data, then a word; this one loads a word, then data.
+        fence(Ordering::Acquire);
+        for mirror in ranges.values_mut() {
             if mirror.written.is_none() {
                 mirror.compare(0..mirror.known.len(), room, &mut changes);
                 continue;
@@ -219,6 +269,7 @@ impl Mirrors {
                 mirror.compare(suspect, room, &mut changes);
             }
         }
+        changes.extend(words);
         changes
     }
 
@@ -319,6 +370,33 @@ mod tests {
         block.range().sub(NOTED_FROM - 2, 1).unwrap().write(&[9]).unwrap();
         assert_eq!(mirrors.changes(&mut room).len(), 1);
         assert!(mirrors.changes(&mut room).is_empty() && room.len() == PIECE);
+    }
+
+    #[test]
+    fn words_that_streams_wait_for_are_sent_whole_and_last() {
+        let (mirrors, first, second) =
+            (Mirrors::default(), HostBlock::new(PIECE + 8).unwrap(), HostBlock::new(8).unwrap());
+        let at = |block: &HostBlock| block.pointer().0;
+        for block in [&first, &second] {
+            mirrors.add(block.range(), at(block), None);
+        }
+        // Its halves lie in two pieces.
+        let word = PIECE - 2;
+        mirrors.add_word(at(&first) + word as u64, 4);
+        first.range().sub(word, 4).unwrap().write(&[1, 0, 0, 2]).unwrap();
+        first.range().sub(word + 4, 1).unwrap().write(&[3]).unwrap();
+        second.range().write(&[9; 8]).unwrap();
+        let changes = mirrors.changes(&mut Vec::new());
+        let last = changes.last().unwrap();
+        assert_eq!((changes.len(), last.at), (3, at(&first)));
+        assert_eq!(last.runs, [(u32::try_from(word).unwrap(), vec![1, 0, 0, 2])]);
+        assert!(changes[..2].iter().any(|change| change.runs == [(u32::try_from(word).unwrap() + 4, vec![3])]));
+        assert!(mirrors.changes(&mut Vec::new()).is_empty());
+        // Written behind the look at the words, it is of the next one.
+        let mut now = [7; 8];
+        let known = [1; 8];
+        Mirror::leave_words(&BTreeMap::from([(6, 4), (14, 4)]), 8, &known, &mut now);
+        assert_eq!(now, [1, 1, 7, 7, 7, 7, 1, 1]);
     }
 
     #[test]

@@ -75,6 +75,9 @@ impl Client {
             }
             WordOperation::Wait { at, bytes, value, .. } => {
                 let (at, of_host) = self.check_word(at, bytes, vgpu)?;
+                if of_host {
+                    vgpu.mirrors.add_word(at.0, bytes as usize);
+                }
                 (message(at, value, operation.flags), of_host)
             }
             WordOperation::Flush | WordOperation::Barrier => (message(DevicePtr(0), 0, operation.barrier_flags), false),
