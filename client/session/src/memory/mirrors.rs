@@ -38,6 +38,8 @@ struct Mirror {
     known: Vec<u8>,
     /// Offsets and sizes of words that streams wait, or waited, for.
     words: BTreeMap<usize, usize>,
+    /// Whether what the program had written before it was made is sent, or is about to be by who holds `sending`.
+    is_looked_at: bool,
     /// Says which pages to compare, where the kernel notes writes.
     written: Option<(Written, Recent)>,
     /// Where it may be closed to the program.
@@ -181,6 +183,17 @@ impl Mirrors {
         })
     }
 
+    /// Whether work that is posted now finds in one mirror all of these bytes as the program wrote them before its last look.
+    pub(crate) fn serves(&self, at: u64, bytes: u64) -> bool {
+        if !self.covers(at, bytes) {
+            return false;
+        }
+        // Who makes the mirror sends its first bytes behind its making, and holds this until they are posted.
+        let _posted = lock(&self.sending);
+        let ranges = lock(&self.ranges);
+        ranges.range(..=at).next_back().is_some_and(|(_, mirror)| mirror.is_looked_at)
+    }
+
     /// A stream will wait for the word that the server has there. What the program wrote before it is sent ahead of it.
     pub(crate) fn add_word(&self, place: u64, bytes: usize) {
         for mirror in lock(&self.ranges).values_mut() {
@@ -230,7 +243,7 @@ impl Mirrors {
         let closable = closes.and_then(|(pages, opener)| Closable::of(&range, pages, opener));
         self.forgive(start);
         let (known, words) = (vec![0; bytes], BTreeMap::new());
-        let mirror = Mirror { range, place, known, words, written, closable };
+        let mirror = Mirror { range, place, known, words, is_looked_at: false, written, closable };
         lock(&self.ranges).insert(start, mirror);
         self.any.store(true, Ordering::Release);
     }
@@ -261,6 +274,7 @@ impl Mirrors {
         // The program's threads store data, then a word; this one loads a word, then data.
         fence(Ordering::Acquire);
         for mirror in ranges.values_mut() {
+            mirror.is_looked_at = true;
             if mirror.written.is_none() {
                 mirror.compare(0..mirror.known.len(), room, &mut changes);
                 continue;
@@ -397,6 +411,16 @@ mod tests {
         let known = [1; 8];
         Mirror::leave_words(&BTreeMap::from([(6, 4), (14, 4)]), 8, &known, &mut now);
         assert_eq!(now, [1, 1, 7, 7, 7, 7, 1, 1]);
+    }
+
+    #[test]
+    fn a_mirror_serves_copies_from_its_first_look_on() {
+        let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
+        let at = block.pointer().0;
+        mirrors.add(block.range(), at, None);
+        assert!(mirrors.covers(at, 16) && !mirrors.serves(at, 16));
+        mirrors.each_change(|_, _| Ok(())).unwrap();
+        assert!(mirrors.serves(at, 16) && !mirrors.serves(at, 17));
     }
 
     #[test]

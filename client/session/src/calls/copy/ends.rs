@@ -186,7 +186,7 @@ impl Circumstances for ProgramEnd<'_> {
 
     fn is_mirror_of_device(&self) -> bool {
         let (at, bytes) = self.place();
-        self.stream.vgpu.mirrors.covers(at, bytes)
+        self.stream.vgpu.mirrors.serves(at, bytes)
     }
 
     fn is_arriving(&self) -> bool {
