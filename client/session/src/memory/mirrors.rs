@@ -28,6 +28,9 @@ const PIECE: usize = 64 << 10;
 /// Less is compared: 512 KiB take as long as asking the kernel what was written, and whether a device may have written.
 const NOTED_FROM: usize = 512 << 10;
 
+/// Bytes of the longest word that a stream waits for.
+const LONGEST_WORD: usize = 8;
+
 /// One range.
 #[derive(Debug)]
 struct Mirror {
@@ -83,12 +86,15 @@ impl Mirror {
     fn changed_words(&mut self) -> Option<Change> {
         let mut runs = Vec::new();
         for (start, bytes) in &self.words {
-            let Some(known) = self.known.get_mut(*start..start + bytes) else { continue };
-            let mut now = vec![0; *bytes];
-            let is_read = Self::read(&self.range, self.closable.as_ref(), *start, &mut now);
+            let Some(known) = self.known.get_mut(*start..start + bytes).filter(|_| *bytes <= LONGEST_WORD) else {
+                continue;
+            };
+            let mut room = [0; LONGEST_WORD];
+            let now = &mut room[..*bytes];
+            let is_read = Self::read(&self.range, self.closable.as_ref(), *start, now);
             if is_read && known != now {
-                known.copy_from_slice(&now);
-                runs.push((u32::try_from(*start).unwrap_or(u32::MAX), now));
+                known.copy_from_slice(now);
+                runs.push((u32::try_from(*start).unwrap_or(u32::MAX), now.to_vec()));
             }
         }
         (!runs.is_empty()).then_some(Change { at: self.place, runs })
@@ -96,8 +102,8 @@ impl Mirror {
 
     /// Makes the words among these bytes, which begin at `start`, what the server has: they were looked at before.
     fn leave_words(words: &BTreeMap<usize, usize>, start: usize, known: &[u8], now: &mut [u8]) {
-        // One that begins before these bytes may reach into them: none has more than 8.
-        for (word, bytes) in words.range(start.saturating_sub(7)..start + now.len()) {
+        // One that begins before these bytes may reach into them.
+        for (word, bytes) in words.range(start.saturating_sub(LONGEST_WORD - 1)..start + now.len()) {
             let of_piece = word.saturating_sub(start)..(word + bytes).saturating_sub(start).min(now.len());
             now[of_piece.clone()].copy_from_slice(&known[of_piece]);
         }
