@@ -127,7 +127,8 @@ fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
 fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
     let daemon = Floed::start();
     let other = Floed::start_beside(&daemon, &[]);
-    let program = daemon.token_file().parent().unwrap().join("mirrored_order");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("mirrored_order");
     compile_c("mirrored_order", &program);
     let places = [daemon.tcp(), other.tcp()].map(|address| format!("{address}:0"));
     for (what, places) in [("word", &places[..1]), ("other", &places[..])] {
