@@ -29,7 +29,7 @@ fn watchers() -> usize {
 fn server_that_releases() -> Server {
     let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
         if let Request::WriteMirror(message) = request
-            && message.runs.iter().any(|run| run.bytes == [3])
+            && message.runs.iter().any(|run| run.bytes == [3, 0, 0, 0])
         {
             // As far as the wait, which was posted before.
             let stream = floe_wire::StreamId(0);
