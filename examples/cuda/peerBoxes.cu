@@ -141,7 +141,11 @@ static void forms_and_refusals(Verdict &verdict, const Room &here, const Room &t
     const CUresult context = CUDA_ERROR_INVALID_CONTEXT, value = CUDA_ERROR_INVALID_VALUE;
     refused(verdict, "no source context", copy, context, [](Copy &c) { c.srcContext = nullptr; });
     refused(verdict, "no destination context", copy, context, [](Copy &c) { c.dstContext = nullptr; });
-    refused(verdict, "a level of detail", copy, value, [](Copy &c) { c.srcLOD = 1; });
+    refused(verdict, "a level of an array", copy, value, [&](Copy &c) {
+        c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        c.dstArray = reinterpret_cast<CUarray>(array.array);
+        c.dstLOD = 1;
+    });
     refused(verdict, "a pitch below a row", copy, value, [](Copy &c) { c.dstPitch = 16; });
     refused(verdict, "a kind of memory", copy, value, [](Copy &c) { c.dstMemoryType = static_cast<CUmemorytype>(9); });
     refused(verdict, "beyond the array", copy, value, [&](Copy &c) {
