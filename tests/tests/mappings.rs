@@ -1,21 +1,13 @@
 //! Memory that a program maps itself, by several threads. In: tests/programs/mappings.c, which checks what it reads. Out: its verdict,
 //! on the CPU device alone and through a daemon.
 
-use std::process::Command;
-
-use floe_tests::{Floed, Program, repository};
+use floe_tests::{Floed, Program, compile_c};
 
 #[test]
 fn threads_map_where_others_have_just_unmapped() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let built = folder.path().join("mappings");
-    let compiler = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&built)
-        .arg(repository().join("tests/programs/mappings.c"))
-        .args(["-ldl", "-lpthread"])
-        .status();
-    assert!(compiler.expect("cc runs").success());
+    compile_c("mappings", &built);
     let daemon = Floed::start();
     let alone = Program::new(built.clone(), &[]).on_the_device_library().run();
     let through_floe = Program::new(built, &[]).on(&daemon, daemon.unix()).run();

@@ -809,6 +809,13 @@ fn load(client: &mut Client, library: LibraryId, bytes: &[u8]) {
     assert!(LoadLibrary::decode_reply(&reply).unwrap().missing.is_empty());
 }
 
+/// Kernel 2, of 8 bytes of parameters, in library 1.
+fn find_kernel(client: &mut Client) {
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
+    load(client, LibraryId(1), b"kernel k 8");
+    client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+}
+
 #[test]
 fn a_library_without_its_bytes_is_missing_and_its_kernels_too() {
     let mut client = Client::new();
@@ -846,9 +853,7 @@ fn protocol_violations_end_the_session_and_say_why() {
 #[test]
 fn kernel_gets_exactly_its_parameters_or_the_session_ends() {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
-    load(&mut client, LibraryId(1), b"kernel k 8");
-    client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    find_kernel(&mut client);
     let words = client.break_with(&Launch { kernel: KernelId(2), parameters: &[0; 7], ..Launch::default() });
     assert!(words.ends_with("a parameter block of 8 bytes was sent with: 7"), "{words}");
 }

@@ -37,7 +37,7 @@ pub fn check_attribute(id: u32, value: &LaunchAttributeValue) -> CudaResult<()> 
         a::MEM_SYNC_DOMAIN => number <= LAST_DOMAIN,
         // Flags of an event's record, of which CU_EVENT_RECORD_EXTERNAL is not for launches.
         a::PROGRAMMATIC_EVENT | a::LAUNCH_COMPLETION_EVENT => value.as_event_flags() == 0,
-        // Percent; the -1 of a function's attribute is none.
+        // Percent. Only a function has -1, its default.
         a::PREFERRED_SHARED_MEMORY_CARVEOUT => number <= 100,
         a::NVLINK_UTIL_CENTRIC_SCHEDULING => number <= 1,
         a::DEVICE_UPDATABLE_KERNEL_NODE => {

@@ -97,7 +97,7 @@ impl JitOptions {
     }
 
     /// Options about addresses of the program's; a load that depends on them cannot be honoured. Of lists that are empty the
-    /// count is none. What links in parts once referred to (`CU_JIT_REFERENCED_…`) drivers do not look at.
+    /// count is none. An H200's driver ignores `CU_JIT_REFERENCED_…`.
     pub fn unsupported(&self) -> impl Iterator<Item = u32> + '_ {
         use jit_option as is;
         let refused = |(option, value): &(u32, u64)| match *option {

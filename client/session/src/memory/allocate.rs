@@ -46,10 +46,8 @@ impl Vgpu {
             Err(CudaError::OUT_OF_MEMORY) => {}
             result => return result,
         }
-        // Freed memory may still be in quarantine, and idle blocks may be of the wrong size.
-        self.synchronize()?;
-        self.synchronize_importers();
-        self.trim(0)?;
+        // Idle blocks may be of the wrong size.
+        self.give_back_all_freed()?;
         if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
             return Ok(DevicePtr(at));
         }

@@ -54,10 +54,7 @@ impl Vgpu {
             Err(CudaError::OUT_OF_MEMORY) => {}
             made => return made.map(|_| ()),
         }
-        // Freed memory may still be in quarantine, and blocks may lie idle.
-        self.synchronize()?;
-        self.synchronize_importers();
-        self.trim(0)?;
+        self.give_back_all_freed()?;
         // Other threads may keep the vGPU busy for ever. Waiting for it is what an array costs now.
         self.release(lock(&self.leaving_arrays))?;
         self.behind_returns(|| self.call(&message)).map(|_| ())

@@ -42,9 +42,7 @@ fn graph_is_filled_instantiated_launched_and_changed() {
 #[test]
 fn node_of_an_unknown_kernel_fails_the_graph_and_no_other_call() {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
-    load(&mut client, LibraryId(1), b"kernel k 8");
-    client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    find_kernel(&mut client);
     client.send(&UnloadLibrary { library: LibraryId(1) });
     client.send(&CreateGraph { graph: GRAPH });
     let node = AddGraphKernel { graph: GRAPH, kernel: KernelId(2), parameters: &[0; 8], ..AddGraphKernel::default() };
@@ -57,9 +55,7 @@ fn node_of_an_unknown_kernel_fails_the_graph_and_no_other_call() {
 #[test]
 fn node_with_an_attribute_that_no_session_has_fails_the_graph() {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
-    load(&mut client, LibraryId(1), b"kernel k 8");
-    client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    find_kernel(&mut client);
     client.send(&CreateGraph { graph: GRAPH });
     // CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE.
     let attributes = vec![LaunchAttribute { id: 13, value: &[1; 16] }];
@@ -235,9 +231,7 @@ fn conditional_nodes_within_one_another_have_an_end() {
 fn failure_of_a_body_fails_the_graph_and_no_other_call() {
     let mut client = Client::new();
     deciding(&mut client);
-    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
-    load(&mut client, LibraryId(1), b"kernel k 8");
-    client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    find_kernel(&mut client);
     client.send(&UnloadLibrary { library: LibraryId(1) });
     let gone =
         AddGraphKernel { graph: BODIES[1], kernel: KernelId(2), parameters: &[0; 8], ..AddGraphKernel::default() };

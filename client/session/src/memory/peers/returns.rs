@@ -112,11 +112,15 @@ impl Vgpu {
             Err(CudaError::OUT_OF_MEMORY) => {}
             outcome => return outcome,
         }
-        // Freed memory may still be in quarantine, and the allocator's reserve may be what is missing.
+        self.give_back_all_freed()?;
+        self.behind_returns(attempt)
+    }
+
+    /// Gives the server all that was freed: what is in quarantine, also by other vGPUs, and blocks that lie idle.
+    pub(crate) fn give_back_all_freed(&self) -> CudaResult<()> {
         self.synchronize()?;
         self.synchronize_importers();
-        self.trim(0)?;
-        self.behind_returns(attempt)
+        self.trim(0)
     }
 
     /// Everything of this vGPU goes: its pages and ticket, what it has of others, what others have of it. A link that has
