@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use floe_device::{Probe, Snapshot};
 use floe_metrics::{Pulse, Refusal};
@@ -201,6 +201,11 @@ impl Server {
     /// Bytes of each process on a GPU, if telemetry knows them.
     pub(crate) fn processes(&self, index: u32) -> Option<BTreeMap<u32, u64>> {
         self.telemetry.processes(&self.gpu(index)?.uuid)
+    }
+
+    /// Per cent of the time since then for which the driver says that a GPU computed for each process.
+    pub(crate) fn computing(&self, index: u32, since: SystemTime) -> BTreeMap<u32, u32> {
+        self.gpu(index).map(|gpu| self.telemetry.computing(&gpu.uuid, since)).unwrap_or_default()
     }
 
     /// The GPU, if NCCL in its workers may open memory of other workers. No part of a GPU has NVLinks, and with MPS nobody has

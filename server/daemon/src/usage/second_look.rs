@@ -1,16 +1,20 @@
-//! A second look at the memory of sessions: the GPU's own figures, beside the workers' counts.
-//! In: each process's bytes, from NVIDIA's management library. Out: the end of each session that has too much, with a
-//! line that says by how much. It never looks into a session. Without figures it logs that once.
+//! A second look at sessions: the GPU's own figures, beside the workers' counts and reports.
+//! In: each process's bytes and computing, from NVIDIA's management library. Out: the end of each session that has too much, or
+//! computes without a turn, with a line that says so. It never looks into a session. Without figures it logs that once.
+
+mod unasked;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::accounting::{Accounting, Excess};
 use super::sessions::Sessions;
+use super::turns::TurnPlace;
 use crate::error::DaemonError;
 use crate::server::Server;
 use crate::warn;
+use unasked::{Row, Unasked};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,10 +38,12 @@ fn look(server: &Weak<Server>) {
         let _ = server.telemetry.driver();
     }
     let (mut unseen, mut said) = (0, false);
+    let mut turns: BTreeMap<u32, OfTurns> = BTreeMap::new();
     loop {
         std::thread::sleep(EVERY);
         let Some(server) = server.upgrade() else { return };
         for &gpu in &server.offered {
+            turns.entry(gpu).or_default().look(&server, gpu);
             match look_at(&server, gpu) {
                 Seen::Nobody => {}
                 Seen::Some => unseen = 0,
@@ -75,6 +81,41 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
         end(&mut server.sessions(), session, excess);
     }
     seen
+}
+
+/// What was seen of one GPU's turns.
+#[derive(Debug, Default)]
+struct OfTurns {
+    last: Option<(Instant, SystemTime)>,
+    unasked: Unasked,
+}
+
+impl OfTurns {
+    /// Ends sessions that compute without a turn.
+    fn look(&mut self, server: &Server, gpu: u32) {
+        let (now, since) = (Instant::now(), self.last);
+        self.last = Some((now, SystemTime::now()));
+        let takes_turns = server.turns.are_taken(gpu);
+        let Some((last, since)) = since.filter(|_| takes_turns) else {
+            self.unasked = Unasked::default();
+            return;
+        };
+        let sessions = server.sessions().turns_on_gpu(gpu);
+        // The table is not locked meanwhile, since the library is slow.
+        let computing = server.computing(gpu, since);
+        let places: Vec<_> = sessions.iter().map(|(.., place)| Some(&**place)).collect();
+        let rows = sessions.iter().zip(TurnPlace::usages(&places));
+        let row = |((session, worker, _), usage): (&(u64, u32, _), _)| Row {
+            session: *session,
+            usage,
+            computes: computing.get(worker).copied().unwrap_or_default(),
+        };
+        let rows: Vec<Row> = rows.map(row).collect();
+        for session in self.unasked.look(now - last, &rows) {
+            let why = "the GPU computed for it for seconds without a turn, by the driver's counters".to_owned();
+            server.sessions().end_at_once(session, why);
+        }
+    }
 }
 
 /// Whether workers of these sessions are among a GPU's processes, and which sessions have too many bytes there.

@@ -468,6 +468,12 @@ impl Sessions {
         its.map(|(number, worker)| (number, worker.process)).collect()
     }
 
+    /// The numbers of a GPU's workers that have a place in its turns, with their processes and places.
+    pub(crate) fn turns_on_gpu(&self, gpu: u32) -> Vec<(u64, u32, Arc<TurnPlace>)> {
+        let its = self.workers().filter(|(_, worker)| worker.gpu == gpu && worker.process != 0);
+        its.filter_map(|(number, worker)| Some((number, worker.process, Arc::clone(worker.turn.as_ref()?)))).collect()
+    }
+
     /// The enders of all workers.
     pub(crate) fn enders(&self) -> Vec<Ender> {
         self.workers().filter_map(|(_, worker)| worker.ender.clone()).collect()

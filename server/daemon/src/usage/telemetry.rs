@@ -10,7 +10,7 @@ mod topology;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use floe_device::Snapshot;
 use machine::Machine;
@@ -123,6 +123,14 @@ impl Telemetry {
         match self.source() {
             Source::Nvidia(nvidia) => nvidia.processes(uuid),
             Source::Machine(_) | Source::None => None,
+        }
+    }
+
+    /// Per cent of the time since then for which a GPU computed for each process, by process id, as far as that is known.
+    pub(crate) fn computing(&self, uuid: &[u8], since: SystemTime) -> BTreeMap<u32, u32> {
+        match self.source() {
+            Source::Nvidia(nvidia) => nvidia.computing(uuid, since),
+            Source::Machine(_) | Source::None => BTreeMap::new(),
         }
     }
 

@@ -92,6 +92,11 @@ impl Turns {
         self.state().gpus.get(&gpu).map_or(floe_shares::WHOLE, Scheduler::free_share)
     }
 
+    /// Whether sessions take turns on a GPU now.
+    pub(crate) fn are_taken(&self, gpu: u32) -> bool {
+        !self.0.is_silent && self.state().gpus.get(&gpu).is_some_and(Scheduler::is_scheduled)
+    }
+
     /// How a GPU's time is divided.
     pub(crate) fn figures(&self, gpu: u32) -> TurnFigures {
         let state = self.state();

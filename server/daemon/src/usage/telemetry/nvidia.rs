@@ -90,6 +90,12 @@ impl Nvidia {
         Some(bytes)
     }
 
+    /// Per cent of the time since then for which a GPU computed for each process, as far as the library says so.
+    pub(super) fn computing(&self, uuid: &[u8], since: SystemTime) -> BTreeMap<u32, u32> {
+        let all = self.device(uuid).and_then(|device| device.process_utilization_stats(micros(since)).ok());
+        all.into_iter().flatten().map(|sample| (sample.pid, sample.sm_util)).collect()
+    }
+
     /// A GPU's NVLinks.
     pub(super) fn links(&self, uuid: &[u8]) -> Vec<Link> {
         self.device(uuid).map(|device| nvlink::links(&device)).unwrap_or_default()
@@ -232,10 +238,9 @@ fn identity(device: &Device<'_>, samples: &mut Samples) {
 /// How busy each worker keeps the device. In a container the library may number processes differently than this daemon.
 /// Those are omitted.
 fn workers(device: &Device<'_>, workers: &[u32]) -> BTreeMap<u32, Readings> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(LATELY);
-    let since = u64::try_from(since.as_micros()).unwrap_or_default();
+    let since = SystemTime::now().checked_sub(LATELY).unwrap_or(UNIX_EPOCH);
     let mut latest = BTreeMap::new();
-    for sample in device.process_utilization_stats(since).unwrap_or_default() {
+    for sample in device.process_utilization_stats(micros(since)).unwrap_or_default() {
         let known = latest.entry(sample.pid).or_insert_with(|| sample.clone());
         if sample.timestamp > known.timestamp {
             *known = sample;
@@ -252,6 +257,11 @@ fn workers(device: &Device<'_>, workers: &[u32]) -> BTreeMap<u32, Readings> {
         (sample.pid, readings)
     })
     .collect()
+}
+
+/// As the library wants times.
+fn micros(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or_default()
 }
 
 fn labels(device: &Device<'_>) -> Labels {
