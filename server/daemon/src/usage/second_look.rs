@@ -103,6 +103,11 @@ impl OfTurns {
         let sessions = server.sessions().turns_on_gpu(gpu);
         // The table is not locked meanwhile, since the library is slow.
         let computing = server.computing(gpu, since);
+        let listed = server.processes(gpu).unwrap_or_default();
+        if !are_own(&listed, sessions.iter().map(|(_, worker, _)| *worker)) {
+            self.unasked = Unasked::default();
+            return;
+        }
         let places: Vec<_> = sessions.iter().map(|(.., place)| Some(&**place)).collect();
         let rows = sessions.iter().zip(TurnPlace::usages(&places));
         let row = |((session, worker, _), usage): (&(u64, u32, _), _)| Row {
@@ -116,6 +121,11 @@ impl OfTurns {
             server.sessions().end_at_once(session, why);
         }
     }
+}
+
+/// Whether a list of processes numbers them as this daemon does. In a container it may not, and one number may be somebody else's.
+fn are_own(listed: &BTreeMap<u32, u64>, workers: impl Iterator<Item = u32>) -> bool {
+    workers.filter(|worker| listed.contains_key(worker)).count() > 1
 }
 
 /// Whether workers of these sessions are among a GPU's processes, and which sessions have too many bytes there.
@@ -219,6 +229,14 @@ mod tests {
         // The first signal that reaches the other is the test's.
         neighbour.ender().signal(Signal::TERM);
         assert_eq!(ending(modest, neighbour).as_deref(), Some("signal: 15 (SIGTERM)"));
+    }
+
+    #[test]
+    fn one_number_that_is_a_workers_too_may_be_another_processs() {
+        let listed = BTreeMap::from([(7, GIB), (8, GIB), (100, GIB)]);
+        assert!(are_own(&listed, [7, 8, 9].into_iter()));
+        assert!(!are_own(&listed, [7, 9].into_iter()));
+        assert!(!are_own(&BTreeMap::new(), [7, 8].into_iter()));
     }
 
     #[test]
