@@ -48,8 +48,8 @@ table! {
         "PEM file of this client's certificate, for servers that ask for one.";
     tls_key: FilePath, "FLOE_TLS_KEY", Key, "PATH", unset "none",
         "PEM file of that certificate's key.";
-    bulk_connections: Count<0, 8>, "FLOE_BULK_CONNECTIONS", Key, "COUNT", unset "half of the processors",
-        "TCP connections beside the main one that carry large copies: 0 to 8, and no more than the server allows.";
+    bulk_connections: Count<0, 16>, "FLOE_BULK_CONNECTIONS", Key, "COUNT", unset "half of the processors, at most 8; to a far server one for each 2 ms",
+        "TCP connections beside the main one that carry large copies: 0 to 16, and no more than the server allows.";
     copy_threads: Count<1, 64>, "FLOE_COPY_THREADS", Key, "COUNT", unset "half of the processors, at most 6",
         "Threads of one copy of pageable memory, 1 to 64. Over TCP they work beside those of the connections.";
     nccl: Nccl, "FLOE_NCCL", KeyAndFlag("nccl"), "WHERE", default "auto",
@@ -122,8 +122,8 @@ table! {
         "Pinned host memory that a session of this machine may share with its worker: bytes, or with K, M, G, T. 0 shares none.";
     mirrored_memory: Size, "FLOE_MIRRORED_MEMORY", All, "BYTES", default "256M",
         "Pinned host memory of a session that its worker mirrors for kernels: bytes, or with K, M, G, T. A worker needs twice as much.";
-    bulk_connections: Count<0, 8>, "FLOE_BULK_CONNECTIONS", All, "COUNT", unset "half of the processors",
-        "Most TCP connections of a session, beside its main one, that carry large copies: 0 to 8.";
+    bulk_connections: Count<0, 16>, "FLOE_BULK_CONNECTIONS", All, "COUNT", default "16",
+        "Most TCP connections of a session, beside its main one, that carry large copies: 0 to 16.";
     transport_memory: Size, "FLOE_TRANSPORT_MEMORY", All, "BYTES", default "64M",
         "Pinned memory of a worker for data in flight: bytes, or with K, M, G, T; 12M at least.";
     host_memory: Size, "FLOE_HOST_MEMORY", All, "BYTES", default "4G",

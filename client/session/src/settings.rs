@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use floe_settings::{CLIENT, ClientSettings, DRIVER_VARIABLES, Given, Origin};
-use floe_transport::{Identity, suitable_connections};
+use floe_transport::Identity;
 
 pub use credentials::Credentials;
 pub use floe_settings::{Class, GpuAddress, Level, Nccl, ProcessSource, Report, SettingsError, Source};
@@ -60,8 +60,8 @@ pub struct Settings {
     pub driver: Vec<(String, String)>,
     /// Variables of the driver that are set and that no worker gets: each with the reason.
     pub refused: Vec<(&'static str, &'static str)>,
-    /// The most TCP connections beside a session's own that carry its bulk data.
-    pub bulk_connections: u32,
+    /// The most TCP connections beside a session's own that carry its bulk data; `None` for what suits the processors and the way.
+    pub bulk_connections: Option<u32>,
     /// Whether `CUDA_MODULE_LOADING` asks for eager loading.
     pub eager_loading: bool,
     /// Where NCCL runs.
@@ -125,7 +125,7 @@ impl Settings {
             refused: known
                 .filter_map(|variable| driver(variable.name).and(Some((variable.name, variable.refusal?))))
                 .collect(),
-            bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
+            bulk_connections: values.bulk_connections,
             eager_loading: driver("CUDA_MODULE_LOADING").is_some_and(|mode| mode.trim().eq_ignore_ascii_case("EAGER")),
             nccl: values.nccl,
             job: values.job.clone(),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use floe_launcher::{Ids, NotIds};
 use floe_settings::{Given, LogFormat, ProcessSource, SERVER, ServerSettings, Source, set_folder, token_file};
-use floe_transport::{Address, Clients, Identity, ServerTls, Transport, suitable_connections};
+use floe_transport::{Address, Clients, Identity, ServerTls, Transport};
 use floe_worker::contract::Demand;
 
 use crate::entrance::handed::Handed;
@@ -144,7 +144,7 @@ impl Settings {
             clear_text: false,
             token_file: None,
             shared_memory: values.shared_memory.unwrap_or_else(half_of_memory),
-            bulk_connections: values.bulk_connections.unwrap_or_else(suitable_connections),
+            bulk_connections: values.bulk_connections,
             host_memory: host_memory(values.host_memory),
             suspended_memory: values.suspended_memory.unwrap_or_else(half_of_memory),
             transports: transports(!values.no_rings),

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::queue::Load;
 use super::writers::{Help, Writers};
@@ -15,8 +16,13 @@ use crate::frames::writing::Leave;
 use crate::pipes::pages;
 use crate::spin::{Spin, processors};
 
-/// The most bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
-pub const MOST_CONNECTIONS: u32 = 8;
+/// The most bulk connections of a session: at 30 ms they keep 40 MB under way, which is 10 Gb/s.
+pub const MOST_CONNECTIONS: u32 = 16;
+/// The most that the processors ask for: on loopback, twelve carried no more than eight (25 GB/s).
+const MOST_NEAR: u32 = 8;
+/// Round-trip time for which one connection alone carries 10 Gb/s. Linux keeps 4 MiB of a connection's buffers under way
+/// (`tcp_wmem`), of which about 2.7 MB are data.
+const ALONE: Duration = Duration::from_millis(2);
 
 /// The outgoing direction of a session's bulk connections; threads share it by cloning.
 #[derive(Clone, Debug, Default)]
@@ -135,11 +141,14 @@ impl Stripes {
     }
 }
 
-/// The number of connections that suits this machine: half its processors, at least one. Each connection keeps about
-/// one processor busy at each end.
+/// The number of connections that suits this machine and a peer at this round-trip time. A near one: half the processors,
+/// at least one, since each connection keeps about one processor busy at each end. A far one: as many as have what is
+/// under way.
 #[must_use]
-pub fn suitable_connections() -> u32 {
-    u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_CONNECTIONS)
+pub fn suitable_connections(round_trip: Duration) -> u32 {
+    let near = u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_NEAR);
+    let far = u32::try_from(round_trip.as_nanos() / ALONE.as_nanos()).unwrap_or(u32::MAX);
+    near.max(far).min(MOST_CONNECTIONS)
 }
 
 /// The number of extra copying threads for so many connections: the same number, if all of them keep at most half of
@@ -148,4 +157,19 @@ pub fn suitable_connections() -> u32 {
 pub fn suitable_copiers(connections: u32) -> usize {
     let connections = connections as usize;
     if connections <= processors() / 4 { connections } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_peer_has_a_connection_for_each_two_milliseconds_and_a_near_one_what_the_processors_ask_for() {
+        let near = suitable_connections(Duration::ZERO);
+        assert!((1..=8).contains(&near), "{near}");
+        assert_eq!(suitable_connections(Duration::from_micros(1999)), near);
+        assert_eq!(suitable_connections(Duration::from_millis(2)), near);
+        assert_eq!(suitable_connections(Duration::from_millis(30)), 15);
+        assert_eq!([32, 150, u64::MAX].map(|ms| suitable_connections(Duration::from_millis(ms))), [16; 3]);
+    }
 }

@@ -123,10 +123,10 @@ fn host_memory_is_shared_up_to_half_of_the_machines_unless_the_operator_says_oth
 }
 
 #[test]
-fn there_is_a_bulk_connection_and_more_than_eight_are_refused() {
+fn there_are_bulk_connections_for_a_far_client_and_more_are_refused() {
     let count = |text| understood(&[("bulk_connections", text)]).bulk_connections;
-    assert_eq!(["0", "3", "8"].map(count), [0, 3, 8]);
-    assert!((1..=8).contains(&understood(&[]).bulk_connections));
+    assert_eq!(["0", "3", "16"].map(count), [0, 3, 16]);
+    assert_eq!(understood(&[]).bulk_connections, 16);
     assert!(with_file("[server]\nbulk-connections = 99", &[]).is_err());
 }
 

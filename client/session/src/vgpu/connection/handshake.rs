@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Channels, Link, LinkError, Protection, Secret, Side, Transport, Trust};
+use floe_transport::{
+    Address, Channels, Link, LinkError, Protection, Secret, Side, Transport, Trust, suitable_connections,
+};
 use floe_wire::{
     Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
     Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
@@ -41,8 +43,8 @@ pub(crate) struct Greeting {
     pub(crate) host: String,
     /// Driver variables for the worker.
     pub(crate) driver: Vec<(String, String)>,
-    /// The most bulk connections it makes.
-    pub(crate) bulk_connections: u32,
+    /// The most bulk connections it makes; `None` for what suits the processors and the way.
+    pub(crate) bulk_connections: Option<u32>,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
     pub(crate) copy_threads: Option<usize>,
     /// Weight, class and longest life of its vGPUs.
@@ -208,12 +210,13 @@ impl<'a> Dialogue<'a> {
         if !reply.guaranteed {
             log!(Info, "memory on GPU {} of {} is best effort: what others leave", wanted.place.gpu, self.server);
         }
+        let wish = greeting.bulk_connections.unwrap_or_else(|| suitable_connections(self.trip));
         let joining = Joining {
             server: self.server.to_owned(),
             credentials: greeting.credentials.clone(),
             session: reply.session,
             key: reply.key.to_vec(),
-            count: reply.bulk_connections.min(greeting.bulk_connections),
+            count: reply.bulk_connections.min(wish),
             copy_threads: greeting.copy_threads,
         };
         let is_sealed = joining.is_sealed();
