@@ -1,6 +1,6 @@
-//! Pages that have been written, as the kernel knows them. Ranges come in; the pages written since the last question go
-//! out, and the kernel notes writes anew from the same moment on. No page is ever closed: no thread faults, and no system
-//! call of the program fails.
+//! Pages that have been written, as the kernel knows them. Ranges come in; the pages written since they were last protected
+//! go out. Protected anew, the kernel notes writes from the same moment on. No page is ever closed: no thread faults, and
+//! no system call of the program fails.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,8 +26,10 @@ const UNREGISTER: libc::c_ulong = 0x8010_aa01;
 const WRITES: u64 = 2;
 /// `PAGEMAP_SCAN`.
 const SCAN: libc::c_ulong = 0xc060_6610;
-/// `PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC`: begin anew for what is found, and refuse memory that is not noted.
-const ANEW: u64 = 3;
+/// `PM_SCAN_CHECK_WPASYNC`: refuse memory that is not noted.
+const NOTED_ONLY: u64 = 2;
+/// `PM_SCAN_WP_MATCHING`: protect what is found, and so begin anew for it.
+const ANEW: u64 = 1;
 /// `PAGE_IS_WRITTEN`.
 const IS_WRITTEN: u64 = 2;
 /// Ranges of one question; more are asked for again.
@@ -114,7 +116,8 @@ fn mapping(line: &str) -> Option<(Range<u64>, bool)> {
 }
 
 /// Whether a device or the kernel may write to pages that this process had pinned long ago, as RDMA, io_uring and drivers in
-/// user space have: such writes are not noted. Also where the kernel does not say.
+/// user space have: such writes are not noted. Also where the kernel does not say. It may count pages shortly after they are
+/// pinned. That takes longer than asking for written pages.
 #[must_use]
 pub fn devices_may_write() -> bool {
     static STATUS: OnceLock<Option<(File, u32)>> = OnceLock::new();
@@ -160,16 +163,34 @@ impl Written {
         drop(noted);
         let written = Self { pages };
         // A kernel that cannot say which pages were written is of no use.
-        written.scan(written.pages.start, false).map(|_| written)
+        written.scan(written.pages.start, NOTED_ONLY).map(|_| written)
     }
 
-    /// The pages written since the last call, whoever wrote them. What is written from now on is in the next answer.
+    /// The pages around the range.
+    #[must_use]
+    pub fn pages(&self) -> &Range<u64> {
+        &self.pages
+    }
+
+    /// The pages written since they were last protected, whoever wrote them. They are in the next answer, too.
     /// `None` where the kernel does not say, since the program has mapped something else there: then all may be written.
     #[must_use]
+    pub fn peek(&self) -> Option<Vec<Range<u64>>> {
+        self.ask(NOTED_ONLY)
+    }
+
+    /// The same, and protects them in the same moment: what is written from now on is in the next answer.
+    /// `None` leaves some of them protected, perhaps.
+    #[must_use]
     pub fn take(&self) -> Option<Vec<Range<u64>>> {
+        self.ask(NOTED_ONLY | ANEW)
+    }
+
+    /// The written pages.
+    fn ask(&self, flags: u64) -> Option<Vec<Range<u64>>> {
         let (mut at, mut all) = (self.pages.start, Vec::new());
         while at < self.pages.end {
-            let (found, walked) = self.scan(at, true)?;
+            let (found, walked) = self.scan(at, flags)?;
             all.extend(found);
             if walked <= at {
                 return None;
@@ -180,10 +201,10 @@ impl Written {
     }
 
     /// One question, from an address on: written pages, and how far the kernel has looked.
-    fn scan(&self, from: u64, anew: bool) -> Option<(Vec<Range<u64>>, u64)> {
+    fn scan(&self, from: u64, flags: u64) -> Option<(Vec<Range<u64>>, u64)> {
         let mut regions = [Region::default(); MOST];
         let mut scan = Scan {
-            flags: if anew { ANEW } else { 0 },
+            flags,
             start: from,
             end: self.pages.end,
             regions: regions.as_mut_ptr() as u64,
@@ -234,7 +255,7 @@ mod tests {
         let Some(written) = Written::note(&range(&block)) else { return };
         assert!(Written::note(&range(&block)).is_none(), "noted already");
         let _ = written.take().expect("noted");
-        assert_eq!(written.take(), Some(vec![]));
+        assert_eq!((written.peek(), written.take()), (Some(vec![]), Some(vec![])));
         let start = block.pointer().0;
         block.range().sub(5 * 4096 + 7, 1).expect("inside").write(&[1]).expect("fits");
         // A system call writes to a page that is noted, and does not fail.
@@ -242,12 +263,16 @@ mod tests {
         let mut zero = File::open("/dev/zero").expect("there");
         page.lend(&mut |bytes| zero.read_exact(bytes)).expect("read");
         let pages = [5, 9].map(|page| start + page * 4096..start + (page + 1) * 4096);
+        for _ in 0..2 {
+            assert_eq!(written.peek(), Some(pages.to_vec()), "not taken yet");
+        }
         assert_eq!(written.take(), Some(pages.to_vec()));
-        assert_eq!(written.take(), Some(vec![]));
+        assert_eq!((written.peek(), written.take()), (Some(vec![]), Some(vec![])));
         // More ranges than fit one question.
         for page in (0..200).step_by(2) {
             block.range().sub(page * 4096, 1).expect("inside").write(&[2]).expect("fits");
         }
+        assert_eq!(written.peek().map(|pages| pages.len()), Some(100));
         assert_eq!(written.take().map(|pages| pages.len()), Some(100));
         drop(written);
         assert!(Written::note(&range(&block)).is_some(), "free again");
@@ -276,6 +301,9 @@ mod tests {
         let locked = unsafe { libc::mlock(block.pointer().0 as *const libc::c_void, 4096) };
         if locked == 0 {
             assert!(devices_may_write());
+            // SAFETY: as above.
+            let unlocked = unsafe { libc::munlock(block.pointer().0 as *const libc::c_void, 4096) };
+            assert_eq!((unlocked, devices_may_write()), (0, false));
         }
     }
 
@@ -286,6 +314,6 @@ mod tests {
         let Some(written) = Written::note(&range) else { return };
         drop(block);
         let _other = HostBlock::at(floe_abi::HostPointer(range.start), BYTES);
-        assert_eq!(written.take(), None);
+        assert_eq!((written.peek(), written.take()), (None, None));
     }
 }
