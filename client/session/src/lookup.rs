@@ -200,6 +200,8 @@ impl Client {
         let manager = |at| self.vgpus().find(|vgpu| vgpu.managed.has(DevicePtr(at)));
         match (manager(start), manager(start + bytes.saturating_sub(1))) {
             (None, None) => {
+                let range = self.host_memory.in_process(range)?;
+                let start = range.pointer().0;
                 self.vgpus().for_each(|vgpu| vgpu.keep_mirrors_open(start, bytes));
                 Ok(Lookup::Host(OnHost::new(self.host_memory.by_alias(range), &self.host_memory)))
             }

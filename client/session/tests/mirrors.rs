@@ -402,6 +402,18 @@ fn registered_memory_whose_address_is_taken_is_mirrored_at_another() {
     client.memcpy_dtoh_async(range_of(&mut bytes), device, Stream::LEGACY).unwrap();
     client.ctx_synchronize().unwrap();
     assert_eq!((bytes[0], bytes[7], server.count("Fill"), server.count("MirrorMemory")), (1, 80, 2, 2));
+    // Only the worker has memory at the second address. A copy that names it as the host's has the program's bytes all the same.
+    // SAFETY: both are the program's; the second address is the device's pointer of such memory.
+    let [there, here] =
+        [device.0, range_of(&mut bytes).pointer().0].map(|at| unsafe { UnifiedRange::new(DevicePtr(at), 8) });
+    client.memcpy(Stream::LEGACY, here, there).unwrap();
+    assert_eq!((bytes[0], bytes[7]), (1, 80));
+    bytes[0] = 9;
+    client.memcpy(Stream::LEGACY, there, here).unwrap();
+    assert_eq!(host.to_vec()[..2], [9, bytes[1]]);
+    // SAFETY: as above; the last byte is not of it.
+    let beyond = unsafe { UnifiedRange::new(DevicePtr(device.0 + 1), 8) };
+    assert_eq!(client.memcpy(Stream::LEGACY, here, beyond), Err(CudaError::INVALID_VALUE));
     client.mem_host_unregister(host.pointer()).unwrap();
     assert_eq!(server.count("UnmirrorMemory"), 1);
     assert_eq!(client.mem_host_get_device_pointer(HostPointer(device.0), 0), Err(CudaError::INVALID_VALUE));

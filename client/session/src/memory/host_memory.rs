@@ -297,7 +297,24 @@ impl HostMemory {
         let (bytes, flags, context, range) = (pinned.bytes, pinned.flags, pinned.context, pinned.range);
         let origin = Origin::Alias(Alias { of: start, pages: None });
         ranges.insert(at, Pinned { bytes, flags, context, origin, range });
+        drop(ranges);
+        self.has_aliases.store(true, Ordering::Release);
         Some(at)
+    }
+
+    /// The same bytes where this process has them: the second address of some registered memory is only its mirror's.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where they begin at a second address and are not all of that memory.
+    pub(crate) fn in_process(&self, range: HostRange) -> CudaResult<HostRange> {
+        if !self.has_aliases.load(Ordering::Acquire) {
+            return Ok(range);
+        }
+        let (at, bytes) = (range.pointer().0, range.len() as u64);
+        match self.find(at).filter(|pinned| pinned.start != pinned.host_start) {
+            Some(alias) => alias.part(at, bytes).ok_or(CudaError::INVALID_VALUE),
+            None => Ok(range),
+        }
     }
 
     /// The same bytes at the second address of registered memory, where it has one. Work names only that.
