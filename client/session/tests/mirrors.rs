@@ -466,6 +466,29 @@ fn mirrors_of_what_a_context_allocated_end_with_it() {
 }
 
 #[test]
+fn a_vgpu_that_fails_keeps_no_other_from_letting_go_of_memory() {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        let Request::UnmirrorMemory(_) = request else { return Flow::Usual };
+        peer.reply_with(sequence, CudaError::ILLEGAL_ADDRESS.code(), 0, "", &[]);
+        Flow::Done
+    };
+    let failing = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let (other, seen) = counting_server();
+    let client = client_with(&[&failing, &other], &[]);
+    client.init(0).unwrap();
+    let mut own = [0u8; 8];
+    let host = range_of(&mut own);
+    for device in [1, 0] {
+        client.ctx_set_current(client.device_primary_ctx_retain(Device(device)).unwrap()).unwrap();
+        client.mem_host_get_flags(host.pointer()).or_else(|_| client.mem_host_register(host, 2).map(|()| 0)).unwrap();
+        client.mem_host_get_device_pointer(host.pointer(), 0).unwrap();
+    }
+    assert_eq!(client.mem_host_unregister(host.pointer()), Err(CudaError::ILLEGAL_ADDRESS));
+    // The program gives its memory to something else now, and nobody may read it.
+    assert_eq!((other.count("UnmirrorMemory"), seen.lock().unwrap().len()), (1, 0));
+}
+
+#[test]
 fn beyond_the_servers_limit_memory_is_refused_and_the_program_goes_on() {
     let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
         let Request::MirrorMemory(_) = request else { return Flow::Usual };

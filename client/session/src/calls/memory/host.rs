@@ -62,10 +62,10 @@ impl Client {
 
     /// Registered memory is about to be the program's alone. Every worker lets go of it, at both of its addresses.
     pub(crate) fn give_up_registered(&self, pinned: &PinnedRange) -> CudaResult<()> {
-        self.unmirror(pinned.start)?;
+        let mirrored = self.unmirror(pinned.start);
         let own = if pinned.pages.is_some() { self.unshare(pinned.start) } else { Ok(()) };
         let alias = if pinned.device_start == pinned.start { Ok(()) } else { self.unshare(pinned.device_start) };
-        own.and(alias)
+        mirrored.and(own).and(alias)
     }
 
     /// Whether kernels of any vGPU reach this pinned memory.
@@ -92,9 +92,13 @@ impl Client {
         result
     }
 
-    /// The memory of the program is about to be freed or unregistered.
+    /// The memory of the program is about to be freed or unregistered. No vGPU looks at it any more, whatever another says.
     pub(crate) fn unmirror(&self, start: u64) -> CudaResult<()> {
-        self.devices()?.iter().try_for_each(|device| device.vgpu.unmirror(start))
+        let mut result = Ok(());
+        for device in self.devices()? {
+            result = result.and(device.vgpu.unmirror(start));
+        }
+        result
     }
 
     /// A context is gone, and what was registered in it is not pinned any more.
