@@ -178,6 +178,10 @@ fn finish<D: Device>(
             Err(_) => Ok(()),
         },
         Action::Reply { failed } => reply(shared, task.sequence, &task.completions, failed.or(outcome.err())),
+        Action::Answer(body) => {
+            shared.show_printed(false)?;
+            shared.queue_reply(task.sequence, 0, &body)
+        }
         Action::Release { pages, failed } => {
             let error = failed.or(outcome.err());
             task.completions.iter().for_each(|completion| completion.settle());
@@ -247,7 +251,7 @@ fn reply<D: Device>(
         let _ = shared.device.ctx_synchronize();
     }
     shared.show_printed(failed)?;
-    shared.queue_reply(request, error.map_or(0, CudaError::code))
+    shared.queue_reply(request, error.map_or(0, CudaError::code), &[])
 }
 
 fn report<D: Device>(

@@ -351,6 +351,18 @@ impl<D: Device> Issuer<D> {
         Answer::Later
     }
 
+    /// Has the request answered behind what is to be sent of work that is complete: deliveries, and what kernels wrote into mirrors.
+    fn answer_behind_complete<'a>(&mut self, sequence: u64, fields: &impl Field<'a>) -> Answer {
+        let mut bytes = Vec::new();
+        fields.write(&mut bytes);
+        if self.tasks.is_idle() && !self.shared.mirrors.any() {
+            return Answer::Body(bytes);
+        }
+        let action = Action::Answer(bytes);
+        self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: Vec::new(), action });
+        Answer::Later
+    }
+
     /// Waits for a task: inline, where there is nothing else to do, or through the completer.
     fn wait_for(&mut self, task: Task<D>) {
         // The changes of a mirror may be more than a reply, so the completer sends them.

@@ -71,10 +71,10 @@ impl<D: Device> Shared<D> {
     }
 
     /// Answers a request that waited; the answer leaves with the next flush.
-    pub(crate) fn queue_reply(&self, request: u64, status: u32) -> Result<(), LinkError> {
+    pub(crate) fn queue_reply(&self, request: u64, status: u32, body: &[u8]) -> Result<(), LinkError> {
         let earlier = self.failures.take();
         self.carried.answers();
-        self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
+        self.sender.queue(&Reply { request, status, earlier, detail: "", body }).map(|_| ())
     }
 
     /// Posts the output of kernels, where they may print. It comes ahead of the message that they are over. If

@@ -34,6 +34,24 @@ fn changes_of_the_client_reach_the_device_and_changes_of_the_device_come_before_
     assert!(matches!(client.get(), Some(Got::Reply { status: 0, .. })));
 }
 
+/// A program that has the time between two events takes them for complete.
+#[test]
+fn what_kernels_wrote_comes_before_the_time_between_events_behind_them() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 4 });
+    for event in [1, 2] {
+        client.send(&CreateEvent { event: EventId(event), flags: 0 });
+        client.send(&RecordEvent { event: EventId(event), stream: StreamId(0), flags: 0 });
+    }
+    client.ok(&SynchronizeContext {});
+    client.device.host(AT).lock().unwrap()[0] = 1;
+    let asked = client.send(&ElapsedTime { start: EventId(1), end: EventId(2) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(0, vec![1])])));
+    assert!(matches!(client.get(), Some(Got::Reply { request, status: 0, .. }) if request == asked));
+    let body = client.ok(&ElapsedTime { start: EventId(1), end: EventId(2) });
+    assert_eq!(ElapsedTime::decode_reply(&body).unwrap().milliseconds, 1.0);
+}
+
 #[test]
 fn host_function_behind_a_kernel_sees_what_it_wrote() {
     let mut client = Client::new();

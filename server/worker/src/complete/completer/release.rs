@@ -45,7 +45,7 @@ impl<D: Device> Releaser<D> {
                     drop(pages);
                     // If the reply does not reach the client, it is gone; other threads notice.
                     let status = error.map_or(0, CudaError::code);
-                    let _ = self.shared.queue_reply(request, status).and_then(|()| self.shared.sender.flush());
+                    let _ = self.shared.queue_reply(request, status, &[]).and_then(|()| self.shared.sender.flush());
                 }
                 Release::Signals(signals) => self.shared.hub.let_page_go(signals),
             }

@@ -52,6 +52,8 @@ pub(crate) enum Action<D: Device> {
     Deliver { range: DownloadRange<D>, offset: u64 },
     /// Answer the request; `failed` is an error known before the work was even recorded.
     Reply { failed: Option<CudaError> },
+    /// Answer the request with this, which says that the work is complete.
+    Answer(Vec<u8>),
     /// Give shared memory up, then answer the request.
     Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
     /// Raise a word that other sessions may wait for.

@@ -11,7 +11,7 @@ use floe_wire::{
     SynchronizeEvent,
 };
 
-use super::{Answer, Issuer, body};
+use super::{Answer, Issuer};
 use crate::complete::completer::Lane;
 use crate::complete::events::CompletionEvent;
 use crate::issue::fault::Fault;
@@ -62,13 +62,15 @@ impl<D: Device> EventRequests for Issuer<D> {
     }
 
     fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let (start, end) = (self.events.get(message.start.0)?, self.events.get(message.end.0)?);
         let milliseconds = if start.time.is_none() && end.time.is_none() {
             self.device().event_elapsed_time(start.event(), end.event())?
         } else {
             self.elapsed_across_moves(start, end)?
         };
-        body(&ElapsedTimeReply { milliseconds })
+        // It says that both are complete.
+        Ok(self.answer_behind_complete(sequence, &ElapsedTimeReply { milliseconds }))
     }
 
     fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
