@@ -50,7 +50,13 @@ impl Vgpu {
             let mirrored = self.mirror_by(pinned.own, pinned.pages.as_ref(), |ask| ask(pinned.start));
             mirrored.is_ok().then_some(Reach::Mirrored)
         };
-        self.reach(pinned).or_else(mirror)
+        match self.reach(pinned) {
+            // Another thread may be about to send its first bytes.
+            Some(Reach::Mirrored) if !self.mirrors.serves(pinned.host_start, 1) => {
+                self.send_mirrors().ok().map(|()| Reach::Mirrored)
+            }
+            reached => reached.or_else(mirror),
+        }
     }
 
     /// Whether kernels reach pinned memory at the very address by which they are given it, after making it so. What cannot be
@@ -91,9 +97,13 @@ impl Vgpu {
         choose: impl FnOnce(&dyn Fn(u64) -> CudaResult<u64>) -> CudaResult<u64>,
     ) -> CudaResult<()> {
         let (at, bytes) = (range.pointer().0, range.len() as u64);
+        // Bytes that are on their way there were issued ahead of what reads the mirror, and come to this process alone.
+        self.family().for_each(|vgpu| vgpu.connection.wait_for_writes(at, bytes));
         let making = lock(&self.mirrors.making);
         if self.mirrors.covers(at, bytes) {
-            return Ok(());
+            drop(making);
+            // Another thread has made it, and may not have sent its bytes yet.
+            return self.send_mirrors();
         }
         let ask = |at| self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).map(|_| at);
         let place = choose(&ask).inspect_err(|error| match error {

@@ -131,7 +131,8 @@ impl Client {
 
     fn mirror_placed(&self, parameters: &[u8], vgpu: &Vgpu) {
         for at in host_addresses(parameters) {
-            if vgpu.mirrors.touches(at, 1) {
+            // One whose first bytes another thread is about to send is waited for.
+            if vgpu.mirrors.serves(at, 1) {
                 continue;
             }
             if self.host_memory.find(at).is_some_and(|pinned| !vgpu.has_where_named(&pinned)) {
