@@ -216,6 +216,7 @@ fn finish<D: Device>(
             if waits {
                 shared.queue.wait_ends();
             }
+            shared.mirrors.tell_words(task.sequence, &shared.sender)?;
             report(shared, stream, reached, outcome)
         }
         Action::RunHostFunction(function) => {

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, WordOperation};
 use floe_device::Mapped;
 use floe_transport::{LinkError, Sender};
 use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
 
 use crate::issue::fault::{Fault, violation};
+
+mod word_writes;
+
+use word_writes::WordWrites;
 
 /// The bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
@@ -28,12 +32,14 @@ pub(crate) struct Mirrors<P> {
     /// Bytes of all together.
     most: u64,
     by_start: Mutex<BTreeMap<u64, Mirror<P>>>,
+    /// Locked behind the others.
+    writes: Mutex<WordWrites>,
 }
 
 impl<P> Mirrors<P> {
     /// None yet, and never more than `most` bytes.
     pub(crate) fn new(most: u64) -> Self {
-        Self { any: AtomicBool::new(false), most, by_start: Mutex::new(BTreeMap::new()) }
+        Self { any: AtomicBool::new(false), most, by_start: Mutex::default(), writes: Mutex::default() }
     }
 }
 
@@ -110,6 +116,7 @@ impl<P: Mapped> Mirrors<P> {
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.lock());
         self.any.store(false, Ordering::Release);
+        floe_lock::lock(&self.writes).clear();
         drop(all);
     }
 
@@ -149,17 +156,52 @@ impl<P: Mapped> Mirrors<P> {
         true
     }
 
-    /// Tells the client what the device has changed since the last time.
+    /// A command is about to write words of mirrors. The client is told of them when it is complete.
+    pub(crate) fn begin_words<'a>(&self, sequence: u64, words: impl Iterator<Item = &'a WordOperation>) {
+        let words: Vec<_> =
+            words.filter(|word| matches!(word, WordOperation::Write { at, .. } if self.holds(at.0))).collect();
+        floe_lock::lock(&self.writes).add(sequence, words.into_iter());
+    }
+
+    /// A command that began words is not carried out.
+    pub(crate) fn forget_words(&self, sequence: u64) {
+        drop(floe_lock::lock(&self.writes).end(sequence));
+    }
+
+    /// Tells the client of the words of a command that is complete, each whole. What came before them has been sent.
+    pub(crate) fn tell_words(&self, sequence: u64, sender: &Sender) -> Result<(), LinkError> {
+        let words = floe_lock::lock(&self.writes).end(sequence);
+        let mut mirrors = self.lock();
+        for word in words {
+            let Some((at, mirror)) = mirrors.range_mut(..=word.start).next_back() else { continue };
+            let offset = |address: u64| usize::try_from(address - at).ok();
+            let Some((start, end)) = offset(word.start).zip(offset(word.end)) else { continue };
+            let Some(known) = mirror.known.get_mut(start..end) else { continue };
+            let mut now = vec![0; known.len()];
+            mirror.memory.read(start, &mut now);
+            if known != now {
+                let runs = vec![MirrorRun { offset: u32::try_from(start).unwrap_or(u32::MAX), bytes: &now }];
+                sender.queue(&MirrorChanged { at: DevicePtr(*at), runs })?;
+                known.copy_from_slice(&now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client what the device has changed since the last time, but for words that commands are writing.
     pub(crate) fn tell(&self, sender: &Sender) -> Result<(), LinkError> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut now = vec![0; PIECE];
-        for (at, mirror) in self.lock().iter_mut() {
+        let mut mirrors = self.lock();
+        let writes = floe_lock::lock(&self.writes);
+        for (at, mirror) in mirrors.iter_mut() {
             let mut start = 0;
             for known in mirror.known.chunks_mut(PIECE) {
                 let now = &mut now[..known.len()];
                 mirror.memory.read(start, now);
+                writes.leave(at + start as u64, known, now);
                 let runs = changed_runs(known, now, u32::try_from(start).unwrap_or(u32::MAX));
                 if !runs.is_empty() {
                     sender.queue(&MirrorChanged { at: DevicePtr(*at), runs })?;

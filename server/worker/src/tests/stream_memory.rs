@@ -74,7 +74,7 @@ fn mirrored_words_are_reported_when_they_are_written_and_release_a_wait() {
     let mut client = with_streams();
     client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
     let written = client.send(&on(2, vec![operation(WRITE_VALUE_32, HOST + 4, 9)]));
-    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9])])));
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9, 0, 0, 0])])));
     assert_eq!(client.get(), progress(2, written));
     let waiting = client.send(&on(1, vec![operation(WAIT_VALUE_32, HOST, 3)]));
     client.nothing_comes();
@@ -82,6 +82,32 @@ fn mirrored_words_are_reported_when_they_are_written_and_release_a_wait() {
     // The fake looks at its words when something is issued.
     client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
     assert_eq!(client.get(), progress(1, waiting));
+}
+
+/// A program that looks at the word takes the work before it for complete, which the worker may not have seen to.
+#[test]
+fn mirrored_words_are_not_told_before_their_operation_is_complete_and_then_behind_all_else() {
+    let mut client = with_streams();
+    client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
+    let operations = vec![operation(WAIT_VALUE_32, BASE, 1), operation(WRITE_VALUE_32, HOST + 4, 0x0101)];
+    let written = client.send(&on(1, operations));
+    client.ok(&SynchronizeStream { stream: StreamId(2) });
+    let host = client.device.host(HOST);
+    // The device is further than the worker knows.
+    host.lock().unwrap()[4..9].copy_from_slice(&[1, 1, 0, 0, 5]);
+    client.send(&SynchronizeStream { stream: StreamId(2) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(8, vec![5])])));
+    assert!(matches!(client.get(), Some(Got::Reply { status: 0, .. })));
+    // A kernel has written something else.
+    host.lock().unwrap()[4..8].copy_from_slice(&[2, 0, 0, 0]);
+    client.send(&SynchronizeStream { stream: StreamId(2) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![2])])));
+    assert!(matches!(client.get(), Some(Got::Reply { status: 0, .. })));
+    host.lock().unwrap()[15] = 6;
+    client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(15, vec![6])])));
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![1, 1, 0, 0])])), "whole");
+    assert_eq!(client.get(), progress(1, written));
 }
 
 /// A graph that waits for a word and writes another, instantiated.
@@ -118,7 +144,7 @@ fn words_of_a_graph_follow_a_change_and_mirrored_ones_are_reported() {
     let operations = vec![operation(WAIT_VALUE_32, BASE + 8, 0), operation(WRITE_VALUE_32, HOST + 4, 9)];
     client.send(&SetGraphWords { graph, node: 1, operations });
     let launched = client.send(&LaunchGraph { graph, stream: StreamId(1) });
-    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9])])));
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9, 0, 0, 0])])));
     assert_eq!(client.get(), progress(1, launched));
     let words = client.break_with(&AddGraphWords { graph: GraphId(70), after: Vec::new(), operations: Vec::new() });
     assert!(words.contains("operations of a batch"), "{words}");

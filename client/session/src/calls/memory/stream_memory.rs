@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation,
-    WordTest, device_attribute, stream_memory_operation as kind,
+    WordTest, device_attribute,
 };
 use floe_surface::StreamMemoryCalls;
 use floe_surface::graph::{WordsWork, Work};
@@ -19,6 +19,7 @@ use crate::lookup::Lookup;
 use crate::memory::mirroring::Reach;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
+use crate::vgpu::connection::HostWork;
 
 /// The words that streams wait for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,12 +28,15 @@ pub(crate) struct Waits {
     any: bool,
     /// Whether for a word of host memory.
     of_host: bool,
+    /// Whether streams also write words of memory that the worker shares: the program sees these at once.
+    shows: bool,
 }
 
 impl Waits {
     /// The same with what other work waits for.
     pub(crate) fn with(self, other: Self) -> Self {
-        Self { any: self.any || other.any, of_host: self.of_host || other.of_host }
+        let (any, of_host, shows) = (self.any || other.any, self.of_host || other.of_host, self.shows || other.shows);
+        Self { any, of_host, shows }
     }
 }
 
@@ -58,39 +62,42 @@ impl Vgpu {
 }
 
 impl Client {
-    /// The operation as it travels, and whether it waits for a word of host memory.
+    /// The operation as it travels, and what it waits for.
     fn checked_operation(
         &self,
         operation: &StreamMemoryOperation,
         vgpu: &Arc<Vgpu>,
-    ) -> CudaResult<(MemoryOperation, bool)> {
+    ) -> CudaResult<(MemoryOperation, Waits)> {
         let word = operation.word()?;
         vgpu.check_ability(&word)?;
         let message =
             |at: DevicePtr, value, flags| MemoryOperation { operation: operation.operation, at, value, flags };
         Ok(match word {
             WordOperation::Write { at, bytes, value } => {
-                let (at, _) = self.check_word(at, bytes, vgpu)?;
-                (message(at, value, operation.flags), false)
+                let (at, reach) = self.check_word(at, bytes, vgpu)?;
+                let shows = reach == Some(Reach::Shared);
+                (message(at, value, operation.flags), Waits { shows, ..Waits::default() })
             }
             WordOperation::Wait { at, bytes, value, .. } => {
-                let (at, of_host) = self.check_word(at, bytes, vgpu)?;
+                let (at, reach) = self.check_word(at, bytes, vgpu)?;
+                // A shared word is the device's own to look at: nothing is to be sent.
+                let of_host = reach == Some(Reach::Mirrored);
                 if of_host {
                     vgpu.mirrors.add_word(at.0, bytes as usize);
                 }
-                (message(at, value, operation.flags), of_host)
+                (message(at, value, operation.flags), Waits { any: true, of_host, ..Waits::default() })
             }
-            WordOperation::Flush | WordOperation::Barrier => (message(DevicePtr(0), 0, operation.barrier_flags), false),
+            WordOperation::Flush | WordOperation::Barrier => {
+                (message(DevicePtr(0), 0, operation.barrier_flags), Waits::default())
+            }
         })
     }
 
-    /// The device's address of a word that is there, and whether the client has to send the program's writes of it.
-    fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<(DevicePtr, bool)> {
+    /// The device's address of a word that is there, and how the device reaches it where it is the program's.
+    fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<(DevicePtr, Option<Reach>)> {
         match self.lookup_device(at, u64::from(bytes), vgpu)? {
             Lookup::Host(host) => match host.pinned().and_then(|pinned| vgpu.make_reachable(pinned)) {
-                Some(Reach::Mirrored) => Ok((vgpu.device_place(&host.range), true)),
-                // The device's own to look at: nothing is to be sent.
-                Some(Reach::Shared) => Ok((vgpu.device_place(&host.range), false)),
+                Some(reach) => Ok((vgpu.device_place(&host.range), Some(reach))),
                 None => {
                     log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
                     Err(CudaError::NOT_SUPPORTED)
@@ -104,7 +111,7 @@ impl Client {
                 log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
                 Err(CudaError::INVALID_VALUE)
             }
-            Lookup::Device(_) => Ok((at, false)),
+            Lookup::Device(_) => Ok((at, None)),
         }
     }
 
@@ -116,9 +123,8 @@ impl Client {
     ) -> CudaResult<(Vec<MemoryOperation>, Waits)> {
         let (mut checked, mut waits) = (Vec::with_capacity(operations.len()), Waits::default());
         for operation in operations {
-            let (message, of_host) = self.checked_operation(operation, vgpu)?;
-            waits.any |= matches!(message.operation, kind::WAIT_VALUE_32 | kind::WAIT_VALUE_64);
-            waits.of_host |= of_host;
+            let (message, its) = self.checked_operation(operation, vgpu)?;
+            waits = waits.with(its);
             checked.push(message);
         }
         Ok((checked, waits))
@@ -127,6 +133,10 @@ impl Client {
     /// Posts work with operations on words to its stream.
     pub(crate) fn post_words(stream: &StreamState, message: &impl Message, waits: Waits) -> CudaResult<()> {
         let vgpu = &stream.vgpu;
+        if waits.shows && (vgpu.connection.delivers() || vgpu.mirrors.any()) {
+            // What comes by messages of the work before is in this process when the program sees the word.
+            vgpu.host_function(stream.progress(), HostWork::Own(Box::new(|| {})))?;
+        }
         // The program may have written between the last look and the mirror's making.
         vgpu.send_mirrors()?;
         // As with host functions.

@@ -50,10 +50,16 @@ impl<D: Device> Issuer<D> {
         if waits {
             self.shared.queue.wait_begins();
         }
+        if mirrored {
+            self.shared.mirrors.begin_words(place.sequence, words);
+        }
         let issued = issue(self.device()).map_err(Fault::from);
         let told = issued.and_then(|()| self.tell_when_done(place, waits, mirrored));
-        if told.is_err() && waits {
-            self.shared.queue.wait_ends();
+        if told.is_err() {
+            if waits {
+                self.shared.queue.wait_ends();
+            }
+            self.shared.mirrors.forget_words(place.sequence);
         }
         told.map(|()| Answer::Nothing)
     }
