@@ -114,6 +114,14 @@ impl Ledger {
         self.settle(Taken { bytes: all, ..self.taken })
     }
 
+    /// Whether the session may have what it holds and pays for, as bytes beside may be more than that.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY.
+    pub(crate) fn cover(&mut self) -> Result<(), Fault> {
+        self.settle(self.taken)
+    }
+
     /// Gives bytes back.
     pub(crate) fn give(&mut self, bytes: u64) {
         self.less(Taken { bytes: self.taken.bytes.saturating_sub(bytes), ..self.taken });
@@ -308,8 +316,9 @@ mod tests {
         ledger.take(8 * MIB).expect("room");
         beside.store(12 * MIB, Ordering::Relaxed);
         assert_eq!((ledger.used(), ledger.memory_info(100 * MIB, 200 * MIB)), (20 * MIB, (0, 16 * MIB)));
-        assert!(refused(ledger.take(1)));
+        assert!(refused(ledger.take(1)) && refused(ledger.cover()));
         ledger.give(8 * MIB);
+        ledger.cover().expect("12 of 16 MiB");
         ledger.take(4 * MIB).expect("room again");
         beside.store(0, Ordering::Relaxed);
         assert_eq!(ledger.used(), 4 * MIB);

@@ -80,6 +80,23 @@ fn memory_of_an_owner_that_is_over_is_charged_to_who_holds_it_also_beyond_its_qu
 }
 
 #[test]
+fn a_session_that_holds_more_than_its_quota_imports_nothing() {
+    let (owner, mut importer) = shared();
+    importer.client.ok(&CreateBlock { block: BlockId(6), bytes: 2 * BLOCK });
+    importer.notify(&PeerNotice::Over(1), None);
+    importer.pays_beside(BLOCK);
+    drop(owner);
+    assert_eq!(importer.client.call(&import_block(3, 7)).0, CudaError::OUT_OF_MEMORY.code());
+    assert!(importer.reported.try_recv().is_err(), "nobody is asked");
+    importer.client.send(&ReleaseBlock { block: BlockId(5) });
+    importer.client.send(&import_block(3, 8));
+    let asked = importer.import();
+    assert_eq!(asked.session, 3);
+    importer.notify(&PeerNotice::Refused(asked.request, Refused::Unknown), None);
+    assert!(matches!(importer.client.get(), Some(Got::Reply { status: INVALID_HANDLE, .. })));
+}
+
+#[test]
 fn a_new_block_with_the_number_of_one_that_an_importer_holds_is_not_given_to_it() {
     let (mut owner, importer) = shared();
     owner.client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });

@@ -62,6 +62,8 @@ impl<D: Device> PeerRequests for Issuer<D> {
     fn import_block(&mut self, message: ImportBlock<'_>) -> Result<Answer, Fault> {
         let ImportBlock { session, ticket, key, object, block } = message;
         self.blocks.check_new(block.0)?;
+        // Else a session could hold any number of blocks whose owners are over.
+        self.allowance.ledger.cover()?;
         let wanted = wanted(session, ticket, key, Kind::Block, object.0)?;
         let imported = self.shared.hub.ask(&wanted)?;
         let bytes = imported.bytes;
