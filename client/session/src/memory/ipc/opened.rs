@@ -62,7 +62,7 @@ struct MappedBlock {
     mapped: Mapped,
     session: u64,
     object: u64,
-    /// Allocations of it that are open.
+    /// Allocations of it that are open, and openings that hold it.
     open: usize,
 }
 
@@ -121,21 +121,23 @@ impl<F> Opened<F> {
         Some(found.at)
     }
 
-    /// A mapping of the source's block in which nothing is open at this offset. There, an allocation may still be open that the
-    /// exporter has freed, and has made another in its place.
-    pub(crate) fn mapping(&self, source: Source, offset: u64) -> Option<Mapped> {
-        let mut all = self.blocks.values();
-        all.find(|block| {
+    /// Holds a mapping of the source's block in which nothing is open at this offset, until [`Opened::let_go`]: other threads may
+    /// close all that is open there. At this offset an allocation may still be open that the exporter has freed, and has made
+    /// another in its place.
+    pub(crate) fn hold(&mut self, source: Source, offset: u64) -> Option<Mapped> {
+        let mut all = self.blocks.values_mut();
+        let found = all.find(|block| {
             let is_source = (block.session, block.object) == (source.session, source.object);
             is_source && !self.allocations.contains_key(&(block.mapped.at + offset))
-        })
-        .map(|block| block.mapped)
+        })?;
+        found.open += 1;
+        Some(found.mapped)
     }
 
-    /// A block has been mapped that [`Opened::open`] opens parts of.
+    /// A block has been mapped that [`Opened::open`] opens parts of. It is held.
     pub(crate) fn add(&mut self, source: Source, mapped: Mapped) {
         let Source { session, object, .. } = source;
-        self.blocks.insert(mapped.at, MappedBlock { mapped, session, object, open: 0 });
+        self.blocks.insert(mapped.at, MappedBlock { mapped, session, object, open: 1 });
     }
 
     /// Opens a part of a mapping; `None` where it is not inside, or something else is open there.
@@ -169,7 +171,7 @@ impl<F> Opened<F> {
         if opened.count == 0 {
             let mapping = opened.mapping;
             self.allocations.remove(&at);
-            self.leave_one(mapping, fence);
+            self.let_go(mapping, fence);
         }
         true
     }
@@ -182,20 +184,15 @@ impl<F> Opened<F> {
         let of_context = self.allocations.values().filter(|opened| opened.context == context);
         for (at, mapping) in of_context.map(|opened| (opened.at, opened.mapping)).collect::<Vec<_>>() {
             self.allocations.remove(&at);
-            self.leave_one(mapping, fence.clone());
+            self.let_go(mapping, fence.clone());
         }
     }
 
-    /// One allocation fewer of this mapping is open.
-    fn leave_one(&mut self, mapping: u64, fence: F) {
+    /// A mapping is held no longer, or one allocation fewer of it is open. With the last it is given up behind `fence`.
+    pub(crate) fn let_go(&mut self, mapping: u64, fence: F) {
         let Some(block) = self.blocks.get_mut(&mapping) else { return };
         block.open = block.open.saturating_sub(1);
-        self.leave_unused(mapping, fence);
-    }
-
-    /// Gives a mapping up of which nothing is open.
-    pub(crate) fn leave_unused(&mut self, mapping: u64, fence: F) {
-        if let Some(block) = self.blocks.get(&mapping).filter(|block| block.open == 0) {
+        if block.open == 0 {
             self.leaving.push((fence, block.mapped));
             self.blocks.remove(&mapping);
         }
@@ -250,6 +247,7 @@ mod tests {
         let mut opened = Opened::default();
         opened.add(source(9), BLOCK);
         assert_eq!(opened.open(BLOCK.at, source(9), 0x400..0x500, CONTEXT, Door::Handle), Some(0x20_0400));
+        opened.let_go(BLOCK.at, true);
         opened
     }
 
@@ -263,7 +261,7 @@ mod tests {
         assert_eq!(opened.find(0x20_0400), None);
         assert!(!opened.close(0x20_0400, Door::Handle, true));
         assert_eq!(opened.collect(|passed| *passed), [BLOCK]);
-        assert_eq!(opened.mapping(source(9), 0), None);
+        assert_eq!(opened.hold(source(9), 0), None);
     }
 
     #[test]
@@ -296,8 +294,9 @@ mod tests {
     #[test]
     fn an_allocation_in_the_place_of_an_open_one_gets_a_mapping_of_its_own() {
         let mut opened = opened();
-        assert_eq!(opened.mapping(source(10), 0x800), Some(BLOCK));
-        assert_eq!(opened.mapping(source(10), 0x400), None);
+        assert_eq!(opened.hold(source(10), 0x800), Some(BLOCK));
+        opened.let_go(BLOCK.at, true);
+        assert_eq!(opened.hold(source(10), 0x400), None);
         let second = Mapped { at: 0x80_0000, ..BLOCK };
         opened.add(source(10), second);
         assert_eq!(opened.open(second.at, source(10), 0x400..0x600, CONTEXT, Door::Handle), Some(0x80_0400));
@@ -337,14 +336,29 @@ mod tests {
         assert!(!opened.any_leaves());
     }
 
+    /// The exporter is asked for each allocation, and meanwhile another thread closes all that is open of the block.
+    #[test]
+    fn a_mapping_that_is_held_stays_when_another_thread_closes_the_last_of_it() {
+        let mut opened = opened();
+        assert_eq!(opened.hold(source(10), 0x800), Some(BLOCK));
+        assert!(opened.close(0x20_0400, Door::Handle, true));
+        assert!(!opened.any_leaves());
+        assert_eq!(opened.open(BLOCK.at, source(10), 0x800..0x900, CONTEXT, Door::Handle), Some(0x20_0800));
+        opened.let_go(BLOCK.at, true);
+        assert!(!opened.any_leaves());
+        assert!(opened.close(0x20_0800, Door::Handle, true));
+        assert_eq!(opened.collect(|_| true), [BLOCK]);
+    }
+
     #[test]
     fn a_mapping_made_in_vain_leaves_and_one_in_use_stays() {
         let mut opened = opened();
-        opened.leave_unused(BLOCK.at, true);
+        assert_eq!(opened.hold(source(10), 0x800), Some(BLOCK));
+        opened.let_go(BLOCK.at, true);
         assert!(!opened.any_leaves());
         let other = Mapped { at: 0x80_0000, ..BLOCK };
         opened.add(Source { object: 3, ..source(9) }, other);
-        opened.leave_unused(other.at, true);
+        opened.let_go(other.at, true);
         assert_eq!(opened.collect(|_| true), [other]);
     }
 }

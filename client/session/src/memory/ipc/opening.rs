@@ -69,11 +69,15 @@ impl Vgpu {
             return Ok(DevicePtr(at));
         }
         let exporter = self.exporter_of(passport)?;
-        let known = lock(&self.openings.opened).mapping(source, passport.offset);
-        let mapped = match known {
+        let held = lock(&self.openings.opened).hold(source, passport.offset);
+        let mapped = match held {
             Some(mapped) => {
                 // Asked all the same: the allocation may have been freed.
-                self.give_back(self.import(&exporter, passport.object)?)?;
+                let asked = self.import(&exporter, passport.object).and_then(|block| self.give_back(block));
+                if let Err(error) = asked {
+                    self.let_mapping_go(mapped)?;
+                    return Err(error);
+                }
                 mapped
             }
             None => {
@@ -84,13 +88,17 @@ impl Vgpu {
             }
         };
         let part = passport.offset..passport.offset + passport.bytes;
-        let mut opened = lock(&self.openings.opened);
-        if let Some(at) = opened.open(mapped.at, source, part, context, door) {
-            return Ok(DevicePtr(at));
-        }
-        opened.leave_unused(mapped.at, Fence::default());
-        drop(opened);
-        self.unmap_closed().and(Err(CudaError::INVALID_VALUE))
+        let at = lock(&self.openings.opened).open(mapped.at, source, part, context, door);
+        self.let_mapping_go(mapped)?;
+        at.map(DevicePtr).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// Opening something of a mapping has ended. Where nothing is open in it by now, it goes behind the work so far: other threads
+    /// may have closed what they used.
+    fn let_mapping_go(&self, mapped: Mapped) -> CudaResult<()> {
+        let fence = self.fence_of(mapped.at);
+        lock(&self.openings.opened).let_go(mapped.at, fence);
+        self.unmap_closed()
     }
 
     /// Closes opened memory, once, behind work that `fence` stands for; whether it was opened by this door.
