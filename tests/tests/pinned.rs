@@ -136,3 +136,20 @@ fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
         assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{what}: {}", run.stderr);
     }
 }
+
+/// Where the order of work and of the program's own looks at pinned memory is easily lost.
+#[test]
+fn pinned_memory_that_kernels_reach_is_in_the_order_of_its_work() {
+    let daemon = Floed::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("mirrored_edges");
+    compile_c("mirrored_edges", &program);
+    for what in ["late", "elapsed", "polled", "first", "pages"] {
+        for address in [daemon.tcp().to_owned(), daemon.unix().to_owned(), daemon.shm()] {
+            let run = Program::new(program.clone(), &[what]).on(&daemon, &address).run();
+            assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{what} {address}: {}", run.stderr);
+        }
+        let alone = Program::new(program.clone(), &[what]).on_the_device_library().run();
+        assert_eq!((alone.code, alone.stdout.as_str()), (Some(0), "right\n"), "{what}: {}", alone.stderr);
+    }
+}
