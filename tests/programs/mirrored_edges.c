@@ -1,9 +1,9 @@
 /* Pinned memory that kernels reach where its order is easily lost. It needs no CUDA header.
- *   mirrored_edges late|elapsed|polled|first|pages
+ *   mirrored_edges late|elapsed|polled|first|pages|again
  * late: kernels, fills and copies behind a copy into the memory, which kernels reach only from then on. elapsed: the time between two
  * events says that they are complete. polled: the program looks at a word that a stream writes behind a kernel, and behind a copy.
  * first: threads launch kernels that are given the same memory first. pages: registered memory of which two ranges share a page, by
- * all of its addresses. */
+ * all of its addresses. again: a graph's kernel reads memory that is registered again between two launches. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -248,9 +248,32 @@ static void pages(void) {
     }
 }
 
+static void again(void) {
+    void *stream = new_stream(), *graph, *exec;
+    uint8_t *host = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t to = memory(4);
+    uint32_t got;
+    DO(CUDA("cuMemHostRegister_v2", host, (size_t)BYTES, 2u));
+    is("again, the program's own address", 0, place(host) == (uint64_t)host, 1);
+    DO(CUDA("cuStreamBeginCapture_v2", stream, 0));
+    copy(stream, to, (uint64_t)host + BYTES - 4);
+    DO(CUDA("cuStreamEndCapture", stream, &graph));
+    DO(CUDA("cuGraphInstantiateWithFlags", &exec, graph, 0ull));
+    for (uint32_t round = 1; round < 5; round++) {
+        memset(host, (int)round, BYTES);
+        DO(CUDA("cuGraphLaunch", exec, stream));
+        finish(stream);
+        DO(CUDA("cuMemcpyDtoH_v2", &got, to, (size_t)4));
+        is("again", round, got, round * 0x01010101);
+        DO(CUDA("cuMemHostUnregister", host));
+        DO(CUDA("cuMemHostRegister_v2", host, (size_t)BYTES, 2u));
+    }
+}
+
 int main(int count, char **arguments) {
     const struct { const char *name; void (*run)(void); } all[] = {
         { "late", late }, { "elapsed", elapsed }, { "polled", polled }, { "first", first }, { "pages", pages },
+        { "again", again },
     };
     void *module;
     use_first_device(&context);

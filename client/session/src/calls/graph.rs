@@ -9,6 +9,7 @@ mod split;
 mod steps;
 mod words;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
@@ -82,6 +83,19 @@ impl Client {
         self.record_work(stream, Work::Kernel(work))
     }
 
+    /// Has kernels of a graph reach the registered memory that they name, where any has been unregistered since that was seen to.
+    fn reach_again(&self, exec: &ExecState, plan: &Plan) {
+        let endings = self.host_memory.endings();
+        if exec.endings.swap(endings, Ordering::AcqRel) == endings {
+            return;
+        }
+        for node in &plan.nodes {
+            if let Work::Kernel(kernel) = &node.work {
+                self.mirror_named(kernel.parameters.bytes(), &exec.vgpu);
+            }
+        }
+    }
+
     /// The function of a handle on a vGPU.
     fn function_on(
         &self,
@@ -146,6 +160,7 @@ impl GraphCalls for Client {
             epoch,
             parts,
             words: words::places(plan),
+            endings: AtomicU64::new(self.host_memory.endings()),
             last: Mutex::default(),
             disabled: Mutex::default(),
             broken: Mutex::default(),
@@ -160,6 +175,7 @@ impl GraphCalls for Client {
         if !Arc::ptr_eq(&exec.vgpu, &stream.vgpu) {
             return Err(CudaError::INVALID_VALUE);
         }
+        self.reach_again(&exec, plan);
         if let [Part::Device { graph, .. }] = exec.parts.list.as_slice() {
             return self.post_graph(&exec, plan, &stream, *graph);
         }

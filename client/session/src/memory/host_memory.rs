@@ -174,6 +174,8 @@ pub(crate) struct HostMemory {
     has_files: AtomicBool,
     /// Whether any registered memory has had a second address.
     has_aliases: AtomicBool,
+    /// How often any was registered no more.
+    endings: AtomicU64,
 }
 
 impl HostMemory {
@@ -357,10 +359,16 @@ impl HostMemory {
                 // The file's other mapping goes first: who maps it can write to it.
                 registered.alias.map(|at| ranges.remove(&at));
                 ranges.remove(&start.0);
+                self.endings.fetch_add(1, Ordering::AcqRel);
                 Ok(())
             }
             _ => Err(CudaError::HOST_MEMORY_NOT_REGISTERED),
         }
+    }
+
+    /// Changes when memory is registered no more. Registered again, it may have to be reached again.
+    pub(crate) fn endings(&self) -> u64 {
+        self.endings.load(Ordering::Acquire)
     }
 
     /// The first addresses of the memory registered in a context.
@@ -386,6 +394,7 @@ impl HostMemory {
         // The other mappings of files go first: who maps them can write to them.
         ranges.retain(|_, pinned| stays(pinned) || pinned.origin.is_registered());
         ranges.retain(|_, pinned| stays(pinned));
+        self.endings.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The pinned range that holds this address.

@@ -2,6 +2,7 @@
 //! posted; launches of one graph follow one another, on whatever stream.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult};
@@ -21,6 +22,8 @@ pub(crate) struct ExecState {
     pub(crate) parts: Parts,
     /// The nodes of the plan that write words or wait for them.
     pub(crate) words: Vec<usize>,
+    /// How often registered memory had ended when the vGPU was last made to reach what its kernels name.
+    pub(crate) endings: AtomicU64,
     /// An event behind the last launch, and that launch's stream, if launches are more than one message: the server
     /// orders launches of a part only.
     pub(crate) last: Mutex<Option<(u64, u64)>>,
