@@ -1,10 +1,12 @@
 /* Pinned memory that kernels reach where its order is easily lost. It needs no CUDA header.
- *   mirrored_edges late|elapsed|polled|first|pages|again
+ *   mirrored_edges late|elapsed|polled|first|pages|again|held
  * late: kernels, fills and copies behind a copy into the memory, which kernels reach only from then on. elapsed: the time between two
  * events says that they are complete. polled: the program looks at a word that a stream writes behind a kernel, and behind a copy.
  * first: threads launch kernels that are given the same memory first. pages: registered memory of which two ranges share a page, by
- * all of its addresses. again: a graph's kernel reads memory that is registered again between two launches. */
+ * all of its addresses. again: a graph's kernel reads memory that is registered again between two launches.
+ * held: a copy behind a kernel and a function of the program's, which waits for the thread that asks for the copy. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,10 +272,41 @@ static void again(void) {
     }
 }
 
+static volatile int may_go;
+static uint8_t *written;
+
+static void waits_and_writes(void *unused) {
+    (void)unused;
+    while (!may_go) sched_yield();
+    memset(written, 9, 100);
+}
+
+static void held(void) {
+    void *stream = new_stream();
+    uint8_t home[300];
+    uint64_t to = memory(300), device;
+    written = pinned(300);
+    device = place(written);
+    for (uint32_t round = 1; round < 20; round++) {
+        may_go = 0;
+        memset(written, (int)round, 300);
+        slow(stream, SLOW / 10);
+        set(stream, device + 50, 150, round + 100);
+        DO(CUDA("cuLaunchHostFunc", stream, waits_and_writes, (void *)0));
+        DO(CUDA("cuMemcpyHtoDAsync_v2", to, written, (size_t)300, stream));
+        may_go = 1;
+        finish(stream);
+        DO(CUDA("cuMemcpyDtoH_v2", home, to, (size_t)300));
+        is("held, the function's", round, home[99], 9);
+        is("held, the kernel's", round, home[199], round + 100);
+        is("held, the program's", round, home[200], round);
+    }
+}
+
 int main(int count, char **arguments) {
     const struct { const char *name; void (*run)(void); } all[] = {
         { "late", late }, { "elapsed", elapsed }, { "polled", polled }, { "first", first }, { "pages", pages },
-        { "again", again },
+        { "again", again }, { "held", held },
     };
     void *module;
     use_first_device(&context);

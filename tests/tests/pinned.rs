@@ -144,7 +144,7 @@ fn pinned_memory_that_kernels_reach_is_in_the_order_of_its_work() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("mirrored_edges");
     compile_c("mirrored_edges", &program);
-    for what in ["late", "elapsed", "polled", "first", "pages", "again"] {
+    for what in ["late", "elapsed", "polled", "first", "pages", "again", "held"] {
         for address in [daemon.tcp().to_owned(), daemon.unix().to_owned(), daemon.shm()] {
             let run = Program::new(program.clone(), &[what]).on(&daemon, &address).run();
             assert_eq!((run.code, run.stdout.as_str()), (Some(0), "right\n"), "{what} {address}: {}", run.stderr);

@@ -123,10 +123,10 @@ pub(super) fn to_device(end: &impl Circumstances, mode: Mode, extent: &Extent) -
         return (First::default(), ToDevice::ByMirror);
     }
     let is_deferred = changes && mode.goes_on(|| end.pinned().is_some());
-    // Kernels issued before may write mirrored memory, and their writes arrive with the wait. CUDA reads the source of
-    // a synchronous copy when the stream gets there. The call itself reads pageable memory, so only the writers of that
-    // must be over.
-    let stream = is_mirrored || changes && mode == Mode::Waits;
+    // Kernels issued before may write mirrored memory, and their writes arrive with the wait; a deferred read is asked for behind
+    // them. CUDA reads the source of a synchronous copy when the stream gets there. The call itself reads pageable memory, so only
+    // the writers of that must be over.
+    let stream = is_mirrored && !is_deferred || changes && mode == Mode::Waits;
     let first = First { stream, writers: changes && !is_deferred };
     match extent {
         _ if is_deferred => (first, ToDevice::Deferred),
