@@ -232,6 +232,7 @@ fn started_by_a_connection(system: &mut System) -> Result<()> {
     system.succeed("systemctl disable floed.service; rmdir /run/floe; systemctl daemon-reload")?;
     system.succeed("systemctl enable --now floed.socket")?;
     system.says("systemctl is-active floed.service floed.socket || true", "inactive\nactive")?;
+    system.says("stat --format='%U %a' /run/floe/floed.sock", "root 666")?;
     system.runs_as("alice", SOCKET)?;
     system.says("systemctl is-active floed.service floed.socket", "active\nactive")?;
     // The socket goes on, and the next connection starts it again.
