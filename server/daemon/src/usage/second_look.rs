@@ -86,37 +86,39 @@ fn look_at(server: &Server, gpu: u32) -> Seen {
 /// What was seen of one GPU's turns.
 #[derive(Debug, Default)]
 struct OfTurns {
-    last: Option<(Instant, SystemTime)>,
+    /// When the counters were read last, by the clock that they have.
+    last: Option<SystemTime>,
     unasked: Unasked,
 }
 
 impl OfTurns {
     /// Ends sessions that compute without a turn.
     fn look(&mut self, server: &Server, gpu: u32) {
-        let (now, since) = (Instant::now(), self.last);
-        self.last = Some((now, SystemTime::now()));
+        let since = self.last.replace(SystemTime::now());
         let takes_turns = server.turns.are_taken(gpu);
-        let Some((last, since)) = since.filter(|_| takes_turns) else {
+        let Some(since) = since.filter(|_| takes_turns) else {
             self.unasked = Unasked::default();
             return;
         };
-        let sessions = server.sessions().turns_on_gpu(gpu);
-        // The table is not locked meanwhile, since the library is slow.
+        // The library is slow, and may stall. So the table is not locked meanwhile, and no place is held: its session may end.
         let computing = server.computing(gpu, since);
         let listed = server.processes(gpu).unwrap_or_default();
+        let sessions = server.sessions().turns_on_gpu(gpu);
         if !are_own(&listed, sessions.iter().map(|(_, worker, _)| *worker)) {
             self.unasked = Unasked::default();
             return;
         }
         let places: Vec<_> = sessions.iter().map(|(.., place)| Some(&**place)).collect();
-        let rows = sessions.iter().zip(TurnPlace::usages(&places));
+        // What they had, and the moment of that, whenever the look began.
+        let (usages, now) = (TurnPlace::usages(&places), Instant::now());
         let row = |((session, worker, _), usage): (&(u64, u32, _), _)| Row {
             session: *session,
+            worker: *worker,
             usage,
             computes: computing.get(worker).copied().unwrap_or_default(),
         };
-        let rows: Vec<Row> = rows.map(row).collect();
-        for session in self.unasked.look(now - last, &rows) {
+        let rows: Vec<Row> = sessions.iter().zip(usages).map(row).collect();
+        for session in self.unasked.look(now, &rows) {
             let why = "the GPU computed for it for seconds without a turn, by the driver's counters".to_owned();
             server.sessions().end_at_once(session, why);
         }

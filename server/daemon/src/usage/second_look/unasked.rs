@@ -6,7 +6,7 @@
 //! at each look has what another one computed. But whoever had nothing for that long computes nothing at all.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_shares::Usage;
 
@@ -14,7 +14,7 @@ use floe_shares::Usage;
 const MUCH: u32 = 25;
 /// So many looks in a row end a session.
 const LOOKS: u32 = 5;
-/// Time without turns that a look may not know of: the clocks of its two readings are not read at once.
+/// Time without turns that a look may not know of: what sessions had and the moment of that are not read at once.
 const BLUR: Duration = Duration::from_millis(50);
 
 /// One session at a look.
@@ -22,6 +22,8 @@ const BLUR: Duration = Duration::from_millis(50);
 pub(super) struct Row {
     /// Its number.
     pub(super) session: u64,
+    /// Its worker's process. A move gives it another one.
+    pub(super) worker: u32,
     /// What it had until now.
     pub(super) usage: Usage,
     /// Per cent of the time since the last look.
@@ -30,10 +32,15 @@ pub(super) struct Row {
 
 /// The sessions of one GPU, as the last look found them.
 #[derive(Debug, Default)]
-pub(super) struct Unasked(BTreeMap<u64, Seen>);
+pub(super) struct Unasked {
+    /// When the last look read what they had.
+    last: Option<Instant>,
+    sessions: BTreeMap<u64, Seen>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
+    worker: u32,
     usage: Usage,
     /// Looks in a row before which it had nothing, though turns were taken.
     rested: u32,
@@ -42,26 +49,27 @@ struct Seen {
 }
 
 impl Unasked {
-    /// A look, so long after the last one. Returns the sessions that have computed without a turn at [`LOOKS`] looks in a row.
-    pub(super) fn look(&mut self, passed: Duration, rows: &[Row]) -> Vec<u64> {
-        let before = std::mem::take(&mut self.0);
+    /// A look, with what sessions had at this moment. Returns those that have computed without a turn at [`LOOKS`] looks in a row.
+    pub(super) fn look(&mut self, now: Instant, rows: &[Row]) -> Vec<u64> {
+        let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let before = std::mem::take(&mut self.sessions);
         let mut found = Vec::new();
-        for Row { session, usage, computes } in rows {
-            let Some(seen) = before.get(session) else {
-                self.0.insert(*session, Seen { usage: *usage, rested: 0, computed: 0 });
+        for &Row { session, worker, usage, computes } in rows {
+            let Some(seen) = before.get(&session).filter(|seen| seen.worker == worker) else {
+                self.sessions.insert(session, Seen { worker, usage, rested: 0, computed: 0 });
                 continue;
             };
             let scheduled = usage.of.saturating_sub(seen.usage.of);
             let is_at_rest = usage.time == seen.usage.time && scheduled + BLUR >= passed;
             let rested = if is_at_rest { seen.rested.saturating_add(1) } else { 0 };
             // The first of the driver's 200 ms may have begun before the last look.
-            let is_unasked = rested >= 2 && *computes >= MUCH;
+            let is_unasked = rested >= 2 && computes >= MUCH;
             let computed = if is_unasked { seen.computed + 1 } else { 0 };
             if computed >= LOOKS {
-                found.push(*session);
+                found.push(session);
                 continue;
             }
-            self.0.insert(*session, Seen { usage: *usage, rested, computed });
+            self.sessions.insert(session, Seen { worker, usage, rested, computed });
         }
         found
     }
@@ -75,9 +83,15 @@ mod tests {
 
     /// Looks every second at one session, which has had so much and computes so much at each. Returns the look that found it.
     fn found(looks: impl IntoIterator<Item = (Usage, u32)>) -> Option<usize> {
-        let mut unasked = Unasked::default();
-        let look = |(usage, computes)| !unasked.look(SECOND, &[Row { session: 7, usage, computes }]).is_empty();
-        looks.into_iter().map(look).position(|is_found| is_found)
+        found_at((0..).map(|look| SECOND * look).zip(looks))
+    }
+
+    /// The same with looks at these times.
+    fn found_at(looks: impl IntoIterator<Item = (Duration, (Usage, u32))>) -> Option<usize> {
+        let (mut unasked, begin) = (Unasked::default(), Instant::now());
+        let row = |usage, computes| Row { session: 7, worker: 70, usage, computes };
+        let mut look = |at, usage, computes| !unasked.look(begin + at, &[row(usage, computes)]).is_empty();
+        looks.into_iter().map(|(at, (usage, computes))| look(at, usage, computes)).position(|is_found| is_found)
     }
 
     /// Turns are taken all the time, and at each look the session has had so much.
@@ -112,17 +126,42 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_told_apart_and_forgotten_when_they_leave() {
-        let mut unasked = Unasked::default();
-        let at = |look: u32| Usage { time: Duration::ZERO, of: SECOND * look };
-        for look in 0..6 {
-            let rows =
-                [(1, 100), (2, 0), (3, 100)].map(|(session, computes)| Row { session, usage: at(look), computes });
-            // The third comes late.
-            assert!(unasked.look(SECOND, &rows[..if look < 3 { 2 } else { 3 }]).is_empty(), "{look}");
+    fn looks_that_take_long_hide_nobody_and_find_nobody_else() {
+        // Each second look reads what sessions had 0.9 s later than the others.
+        let at = |look: u32| SECOND * look + Duration::from_millis(if look.is_multiple_of(2) { 0 } else { 900 });
+        let at_rest = (0..100).map(|look| (at(look), (Usage { time: Duration::ZERO, of: at(look) }, 100)));
+        assert_eq!(found_at(at_rest), Some(1 + 5));
+        // Ten seconds each, of which turns were taken in nine.
+        let half = |look: u32| Usage { time: Duration::ZERO, of: SECOND * 9 * look };
+        assert_eq!(found_at((0..100).map(|look| (SECOND * 10 * look, (half(look), 100)))), None);
+    }
+
+    #[test]
+    fn a_session_with_another_worker_is_looked_at_anew() {
+        let (mut unasked, begin) = (Unasked::default(), Instant::now());
+        let mut look = |look: u32, worker| {
+            let usage = Usage { time: Duration::ZERO, of: SECOND * look };
+            unasked.look(begin + SECOND * look, &[Row { session: 7, worker, usage, computes: 100 }])
+        };
+        for number in 0..12 {
+            assert!(look(number, if number < 6 { 70 } else { 71 }).is_empty(), "{number}");
         }
-        let rows = [1, 3].map(|session| Row { session, usage: at(6), computes: 100 });
-        assert_eq!(unasked.look(SECOND, &rows), [1]);
-        assert_eq!(unasked.0.keys().copied().collect::<Vec<_>>(), [3]);
+        assert_eq!(look(12, 71), [7]);
+    }
+
+    #[test]
+    fn sessions_are_told_apart_and_forgotten_when_they_leave() {
+        let (mut unasked, begin) = (Unasked::default(), Instant::now());
+        let at = |look: u32| Usage { time: Duration::ZERO, of: SECOND * look };
+        let row = |look, session, computes| Row { session, worker: 70, usage: at(look), computes };
+        for look in 0..6 {
+            let rows = [(1, 100), (2, 0), (3, 100)].map(|(session, computes)| row(look, session, computes));
+            // The third comes late.
+            let rows = &rows[..if look < 3 { 2 } else { 3 }];
+            assert!(unasked.look(begin + SECOND * look, rows).is_empty(), "{look}");
+        }
+        let rows = [1, 3].map(|session| row(6, session, 100));
+        assert_eq!(unasked.look(begin + SECOND * 6, &rows), [1]);
+        assert_eq!(unasked.sessions.keys().copied().collect::<Vec<_>>(), [3]);
     }
 }

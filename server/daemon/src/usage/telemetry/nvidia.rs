@@ -10,6 +10,7 @@ use floe_device::nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor, TemperatureThreshold,
 };
 use floe_device::nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use floe_device::nvml_wrapper::struct_wrappers::device::ProcessUtilizationSample;
 use floe_device::nvml_wrapper::structs::device::FieldId;
 use floe_device::nvml_wrapper::{Device, Nvml};
 use floe_device::{OpenError, confidential_settings, open_nvml};
@@ -93,7 +94,7 @@ impl Nvidia {
     /// Per cent of the time since then for which a GPU computed for each process, as far as the library says so.
     pub(super) fn computing(&self, uuid: &[u8], since: SystemTime) -> BTreeMap<u32, u32> {
         let all = self.device(uuid).and_then(|device| device.process_utilization_stats(micros(since)).ok());
-        all.into_iter().flatten().map(|sample| (sample.pid, sample.sm_util)).collect()
+        of_past(all.unwrap_or_default(), SystemTime::now())
     }
 
     /// A GPU's NVLinks.
@@ -259,6 +260,13 @@ fn workers(device: &Device<'_>, workers: &[u32]) -> BTreeMap<u32, Readings> {
     .collect()
 }
 
+/// Per cent of each process, without samples of a time that has not come. The library has those where the system's clock was set
+/// back: they are of before that, and newer than any time that is asked for.
+fn of_past(all: Vec<ProcessUtilizationSample>, now: SystemTime) -> BTreeMap<u32, u32> {
+    let latest = micros(now.checked_add(LATELY).unwrap_or(now));
+    all.into_iter().filter(|sample| sample.timestamp <= latest).map(|sample| (sample.pid, sample.sm_util)).collect()
+}
+
 /// As the library wants times.
 fn micros(time: SystemTime) -> u64 {
     u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or_default()
@@ -269,5 +277,26 @@ fn labels(device: &Device<'_>) -> Labels {
         serial: device.serial().unwrap_or_default(),
         part: device.board_part_number().unwrap_or_default(),
         firmware: device.vbios_version().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_did_before_the_clock_was_set_back_is_not_taken_for_what_it_does_now() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let sample = |pid, at| ProcessUtilizationSample {
+            pid,
+            timestamp: micros(at),
+            sm_util: 99,
+            mem_util: 0,
+            enc_util: 0,
+            dec_util: 0,
+        };
+        let hour = Duration::from_secs(3600);
+        let all = vec![sample(1, now - LATELY), sample(2, now), sample(3, now + hour)];
+        assert_eq!(of_past(all, now), BTreeMap::from([(1, 99), (2, 99)]));
     }
 }
