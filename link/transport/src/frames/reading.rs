@@ -91,13 +91,16 @@ impl Reading {
             Wait::Never => return pipe.read_now(target, descriptor).map_err(failed),
             Wait::Always | Wait::Until(_) => {}
         }
-        let mut fruitless = false;
+        let (began, mut fruitless) = (Instant::now(), false);
         loop {
             self.halt.check_waiting()?;
             let read = if let Wait::Until(deadline) = wait {
-                wait_until(pipe, deadline)?;
+                wait_until(pipe, deadline, began)?;
                 if fruitless {
-                    // A part of a sealed record is readable, but gives no bytes yet.
+                    // A part of a sealed record is readable, but gives no bytes yet. A peer can send records without bytes for ever.
+                    if Instant::now() >= deadline {
+                        return Err(timed_out(deadline, began));
+                    }
                     std::thread::sleep(FRUITLESS);
                 }
                 // The wait may have been on a connection that is gone by now; this read must not wait for the next one.
@@ -117,18 +120,81 @@ fn failed(failure: Failure) -> LinkError {
     LinkError::during("receiving", failure)
 }
 
-fn wait_until(pipe: &dyn Pipe, deadline: Instant) -> Result<(), LinkError> {
-    let began = Instant::now();
+fn timed_out(deadline: Instant, began: Instant) -> LinkError {
+    let after = deadline.saturating_duration_since(began);
+    LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after }
+}
+
+fn wait_until(pipe: &dyn Pipe, deadline: Instant, began: Instant) -> Result<(), LinkError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match pipe.wait(Some(left)) {
             Ok(true) => return Ok(()),
             Ok(false) if left.is_zero() => {
-                let after = deadline.saturating_duration_since(began);
-                return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
+                return Err(timed_out(deadline, began));
             }
             Ok(false) => {}
             Err(failure) => return Err(LinkError::during("waiting for the peer", failure)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::pipes::pipe::{Reach, Slot};
+
+    /// A pipe that is readable all the time, and gives its first byte after so many reads.
+    #[derive(Debug)]
+    struct Empty(AtomicU32);
+
+    impl Pipe for Empty {
+        fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn read_now(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+            let left = self.0.load(Ordering::Relaxed);
+            self.0.store(left.saturating_sub(1), Ordering::Relaxed);
+            Ok((left == 0).then_some(1))
+        }
+
+        fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+            self.read_now(target, slot)
+        }
+
+        fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
+            Ok(true)
+        }
+
+        fn end(&self) {}
+
+        fn reach(&self) -> Reach {
+            Reach::Network
+        }
+    }
+
+    /// What a read gets behind its deadline, of a pipe that gives its first byte after so many reads.
+    fn late(reads: u32) -> Result<Option<usize>, LinkError> {
+        Reading::new(Arc::new(Empty(AtomicU32::new(reads)))).read(&mut [0], Wait::Until(Instant::now()))
+    }
+
+    #[test]
+    fn a_peer_that_sends_records_without_bytes_is_waited_for_until_the_deadline() {
+        assert!(matches!(late(50), Err(LinkError::TimedOut { .. })));
+        // What has arrived by then is taken.
+        assert_eq!(late(0).unwrap(), Some(1));
     }
 }

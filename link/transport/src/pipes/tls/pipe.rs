@@ -20,6 +20,8 @@ use crate::pipes::pipe::{Pipe, Reach, Slot};
 const SEALED_TOGETHER: usize = 64 << 10;
 /// Bytes of one read from the socket: some records of the largest size.
 const READ_AHEAD: usize = 128 << 10;
+/// So many reads from the socket that give nothing are one that finds nothing: who waits has a deadline to look at.
+const FRUITLESS: usize = 16;
 
 /// The label of floe's bytes from TLS's exporter, as RFC 9266 has for others.
 const EXPORTED: &[u8] = b"EXPORTER-floe-token-proof";
@@ -258,11 +260,16 @@ impl Pipe for Tls {
     }
 
     fn read_now(&self, target: &mut [u8], _slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        let mut ahead = self.lock_reading();
+        let (mut ahead, mut fruitless) = (self.lock_reading(), 0);
         loop {
             if let Some(count) = self.opened(target)? {
                 return Ok(Some(count));
             }
+            // What was read ahead is opened first: no wait on the socket reports it.
+            if ahead.is_empty() && fruitless == FRUITLESS {
+                return Ok(None);
+            }
+            fruitless += usize::from(ahead.is_empty());
             match self.take_in(&mut ahead)? {
                 Taken::Some => {}
                 Taken::Nothing => return Ok(None),
@@ -300,5 +307,117 @@ impl Pipe for Tls {
 
     fn descriptor(&self) -> Option<OwnedFd> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::collections::VecDeque;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use rustls::version::TLS13;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+
+    use super::*;
+    use crate::pipes::tls::provider;
+
+    /// A socket with bytes that arrive in these parts.
+    #[derive(Debug)]
+    struct Parts(Mutex<VecDeque<Vec<u8>>>);
+
+    impl Pipe for Parts {
+        fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+            let Some(part) = self.0.lock().unwrap().pop_front() else { return Ok(None) };
+            target[..part.len()].copy_from_slice(&part);
+            Ok(Some(part.len()))
+        }
+
+        fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+            self.read_now(target, slot)
+        }
+
+        fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
+            Ok(!self.0.lock().unwrap().is_empty())
+        }
+
+        fn end(&self) {}
+
+        fn reach(&self) -> Reach {
+            Reach::Network
+        }
+    }
+
+    /// What this end has to send.
+    fn records(connection: &mut Connection) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while connection.wants_write() {
+            connection.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// Both ends of a connection that have agreed.
+    fn agreed() -> (Connection, Connection) {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).unwrap();
+        let server = server.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key);
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).unwrap();
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        let client = ClientConnection::new(Arc::new(client), "localhost".try_into().unwrap()).unwrap();
+        let server = ServerConnection::new(Arc::new(server.unwrap())).unwrap();
+        let (mut client, mut server): (Connection, Connection) = (client.into(), server.into());
+        let give = |from: &mut Connection, to: &mut Connection| {
+            let bytes = records(from);
+            let mut left = &bytes[..];
+            while !left.is_empty() {
+                to.read_tls(&mut left).unwrap();
+                to.process_new_packets().unwrap();
+            }
+        };
+        while client.is_handshaking() || server.is_handshaking() || server.wants_write() {
+            give(&mut client, &mut server);
+            give(&mut server, &mut client);
+        }
+        (client, server)
+    }
+
+    #[test]
+    fn a_read_that_does_not_wait_ends_while_a_peer_sends_records_without_bytes() {
+        let (mut client, server) = agreed();
+        let parts = Arc::new(Parts(Mutex::default()));
+        let ahead = Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0 };
+        let under: Arc<dyn Pipe> = Arc::<Parts>::clone(&parts);
+        let tls = Tls { under, connection: Mutex::new(server), writing: Mutex::default(), reading: Mutex::new(ahead) };
+        for _ in 0..FRUITLESS + 4 {
+            // Keys that change are the records without bytes that TLS allows in such a number.
+            match &mut client {
+                Connection::Client(client) => client.refresh_traffic_keys().unwrap(),
+                Connection::Server(_) => unreachable!(),
+            }
+            parts.0.lock().unwrap().push_back(records(&mut client));
+        }
+        client.writer().write_all(b"x").unwrap();
+        parts.0.lock().unwrap().push_back(records(&mut client));
+        let mut byte = [0];
+        assert_eq!(tls.read_now(&mut byte, None).unwrap(), None);
+        assert!(tls.wait(None).unwrap(), "there is more");
+        assert_eq!((tls.read_now(&mut byte, None).unwrap(), byte), (Some(1), *b"x"));
     }
 }
