@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (rows, code) = if all.is_own_only() {
         (of_this_machine()?, ExitCode::SUCCESS)
     } else {
-        servers::each(&all, &ListGpus {}, servers::gpu_rows)?
+        servers::each(&all, &ListGpus {}, (servers::gpu_rows, servers::MOST_GPUS))?
     };
     if rows.is_empty() && !arguments.json {
         return Ok(code);

@@ -139,6 +139,10 @@ pub(crate) fn settings() -> Result<Settings> {
 
 /// The most servers that are asked at once: each takes a thread and a descriptor, of which most users may have 1024.
 const AT_ONCE: usize = 256;
+/// Sessions of one server that are shown. A server may claim as many as a frame holds.
+pub(crate) const MOST_SESSIONS: usize = 4096;
+/// GPUs of one server that are shown.
+pub(crate) const MOST_GPUS: usize = 256;
 /// The default address of this machine's daemon.
 const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
@@ -230,8 +234,12 @@ fn ask<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Result<
 
 /// Asks all servers at once, so that none waits for another, and shows one that is reached by several names by the first. A
 /// server that does not answer is named on stderr and makes the exit code 1. One that nobody has named does not, beside others: it
-/// may be absent without a word.
-pub(crate) fn each<M: Call + Sync, R>(servers: &Listed, message: &M, rows_of: RowsOf<R>) -> Result<(Vec<R>, ExitCode)> {
+/// may be absent without a word. Of one with more rows than `most` the rest is counted on stderr.
+pub(crate) fn each<M: Call + Sync, R>(
+    servers: &Listed,
+    message: &M,
+    (rows_of, most): (RowsOf<R>, usize),
+) -> Result<(Vec<R>, ExitCode)> {
     let (mut rows, mut seen) = (Vec::new(), BTreeSet::new());
     let mut code = ExitCode::SUCCESS;
     let answers = answers(&servers.names, message)?;
@@ -239,7 +247,12 @@ pub(crate) fn each<M: Call + Sync, R>(servers: &Listed, message: &M, rows_of: Ro
         let mut is_new = |identity: Identity| identity.is_none_or(|identity| seen.insert(identity));
         let shown = answer.map(|(identity, body)| is_new(identity).then_some(body));
         match shown.and_then(|body| body.map_or_else(|| Ok(Vec::new()), |body| rows_of(server, &body))) {
-            Ok(answer) => rows.extend(answer),
+            Ok(answer) => {
+                if answer.len() > most {
+                    eprintln!("floe: {server}: rows that are not shown: {}", answer.len() - most);
+                }
+                rows.extend(answer.into_iter().take(most));
+            }
             Err(error) if servers.is_beside_others(index) && is_nobody(&error) => {}
             Err(error) => {
                 eprintln!("floe: {error:#}");

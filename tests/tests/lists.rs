@@ -301,6 +301,48 @@ fn no_server_of_a_list_waits_for_another_and_none_moves_the_cursor() {
     assert!(!shown.contains(|character: char| character.is_control() && character != '\n'), "{shown:?}");
 }
 
+/// A server made by hand with so many GPUs and sessions.
+fn has_rows(folder: &TempDir, count: usize) -> String {
+    let path = folder.path().join("rows");
+    let listener = UnixListener::bind(&path).expect("bound");
+    std::thread::spawn(move || {
+        while let Ok((socket, _)) = listener.accept() {
+            let mut link = Link::new(socket.into());
+            while let Ok(Some(frame)) = link.receive(Some(Instant::now() + PATIENCE)) {
+                let (sequence, mut body) = (frame.sequence, Vec::new());
+                match Request::decode(frame.kind, frame.payload).expect("a message") {
+                    Request::Hello(_) => {
+                        HelloReply { version: NEWEST_VERSION, server: "test", authenticate: false, nonce: &[] }
+                            .write(&mut body);
+                    }
+                    Request::Identify(_) => IdentifyReply { server: &[], proof: &[] }.write(&mut body),
+                    Request::ListGpus(_) => {
+                        ListGpusReply { gpus: vec![Gpu::default(); count], nccl: false }.write(&mut body)
+                    }
+                    Request::ListSessions(_) => {
+                        ListSessionsReply { sessions: vec![SessionRow::default(); count] }.write(&mut body);
+                    }
+                    other => panic!("{}", other.name()),
+                }
+                link.send(&Reply { request: sequence, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+            }
+        }
+    });
+    format!("unix://{}", path.display())
+}
+
+#[test]
+fn a_server_with_rows_without_number_is_shown_in_part_and_says_how_many_are_not() {
+    let (own, folder) = (Floed::start(), tempfile::tempdir().expect("a folder"));
+    let many = has_rows(&folder, 20_000);
+    let machine = Machine::with(&own).and_settings(&[&many]);
+    for (command, most, of_own) in [("gpus", 256, 1), ("ps", 4096, 0)] {
+        let (rows, code, said) = machine.lists(command);
+        let left_out = format!("floe: {many}: rows that are not shown: {}\n", 20_000 - most);
+        assert_eq!((rows.len(), code, said), (most + of_own, Some(0), left_out), "{command}");
+    }
+}
+
 #[test]
 fn doctor_asks_this_machines_daemon_and_the_servers_of_the_settings() {
     let (own, other) = (Floed::start(), Floed::start());

@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
 
 /// Prints one row per session; fails when a server that somebody has named does not answer.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (rows, code) = servers::each(&servers::all(&arguments.on)?, &ListSessions {}, servers::session_rows)?;
+    let all = servers::all(&arguments.on)?;
+    let (rows, code) = servers::each(&all, &ListSessions {}, (servers::session_rows, servers::MOST_SESSIONS))?;
     if rows.is_empty() && !arguments.json && code != ExitCode::SUCCESS {
         return Ok(code);
     }

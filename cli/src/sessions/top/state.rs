@@ -6,12 +6,8 @@ use std::cmp::Ordering;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::rates::Rates;
-use crate::servers::{GpuRow, Load, Look, Rate, SessionRow};
+use crate::servers::{GpuRow, Load, Look, MOST_GPUS, MOST_SESSIONS, Rate, SessionRow};
 
-/// Sessions of one server that are shown. A server may claim any number of them.
-const MOST_SESSIONS: usize = 4096;
-/// GPUs of one server that are shown.
-const MOST_GPUS: usize = 256;
 /// Digits of a GPU's index that can be typed.
 const MOST_DIGITS: usize = 3;
 
