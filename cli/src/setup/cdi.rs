@@ -162,10 +162,12 @@ fn folder_of_socket(server: &str) -> Option<PathBuf> {
 /// its own files.
 fn ensure_is_its_own(folder: &Path) -> Result<()> {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let is_steep = real.components().any(|part| part == Component::ParentDir);
+    // An engine may leave `..` out as text, and mean another folder than the system.
+    let is_steep = folder.components().any(|part| part == Component::ParentDir);
+    let is_kernels = ["/proc", "/sys"].iter().any(|one| real.starts_with(one));
     let is_systems = SYSTEMS.iter().any(|one| Path::new(one) == real) || real.parent() == Some(Path::new("/run/user"));
     ensure!(
-        !is_steep && !is_systems && real.components().count() > 2,
+        !is_steep && !is_systems && !is_kernels && real.components().count() > 2,
         "--on: containers would get all of the folder of the daemon's socket, which is not the daemon's alone: {}\n  \
          have its socket in a folder of its own: floe serve --socket /run/floe/floed.sock",
         folder.display()
@@ -277,7 +279,9 @@ mod tests {
     #[test]
     fn a_socket_in_a_folder_of_others_is_refused() {
         let made = |place: &str| spec(Path::new("/x"), &gpus(&[place]), &[], None).map_err(|error| error.to_string());
-        for folder in ["", "/run", "/tmp", "/var/run", "/run/user/1000", "/run/floe/..", "/no/such/../../etc"] {
+        let of_many = ["", "/run", "/tmp", "/var/run", "/run/user/1000", "/proc/1/root/run", "/proc/self", "/sys/fs"];
+        let steep = ["/run/floe/..", "/no/such/../../etc", "/var/run/../lib"];
+        for folder in of_many.into_iter().chain(steep) {
             let words = made(&format!("unix://{folder}/floed.sock:0")).expect_err(folder);
             let shown = if folder.is_empty() { "/" } else { folder };
             assert!(words.contains(&format!("which is not the daemon's alone: {shown}\n")), "{words}");
