@@ -74,14 +74,19 @@ pub(crate) struct Attached {
 
 /// Connects and attaches vGPU `ordinal`.
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
-    unless_cut(|| attach_once(wanted, ordinal, greeting))
+    unless_cut(Duration::MAX, || attach_once(wanted, ordinal, greeting))
 }
 
-/// Does something on a connection of its own, and again on another where that is cut.
-pub(super) fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+/// Does something on a connection of its own, and again on another where that is cut before the limit: a server that takes its time
+/// and then cuts each does not have that time again.
+pub(super) fn unless_cut<T>(
+    limit: Duration,
+    mut attempt: impl FnMut() -> Result<T, ConnectError>,
+) -> Result<T, ConnectError> {
+    let began = Instant::now();
     for pause in PAUSES_MS.map(Duration::from_millis) {
         match attempt() {
-            Err(error) if error.is_cut() => log!(Info, "{error}; it is tried again"),
+            Err(error) if error.is_cut() && began.elapsed() < limit => log!(Info, "{error}; it is tried again"),
             outcome => return outcome,
         }
         std::thread::sleep(pause);
@@ -347,6 +352,20 @@ mod tests {
     const TOKEN: &str = "the token";
     /// The server's.
     const NONCE: &[u8] = &[9; 32];
+
+    #[test]
+    fn who_cuts_connections_late_is_asked_no_more_and_who_does_so_early_is() {
+        let attempts = |limit| {
+            let mut count = 0;
+            let outcome = unless_cut(limit, || -> Result<(), _> {
+                count += 1;
+                Err(ConnectError::Closed { server: "s".into(), doing: "the greeting" })
+            });
+            (count, matches!(outcome, Err(ConnectError::Closed { .. })))
+        };
+        assert_eq!(attempts(Duration::ZERO), (1, true));
+        assert_eq!(attempts(Duration::MAX), (5, true));
+    }
 
     /// The client's outcome with a server that answers its greeting so.
     fn greeted(status: u32, reply: HelloReply<'static>) -> Result<(), ConnectError> {

@@ -40,7 +40,7 @@ impl Inquiry {
     /// [`ConnectError`] saying what to do.
     pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
         let address: Address = server.parse()?;
-        let dialogue = unless_cut(|| Dialogue::open(server, &address, credentials, limit))?;
+        let dialogue = unless_cut(limit, || Dialogue::open(server, &address, credentials, limit))?;
         Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
     }
 
