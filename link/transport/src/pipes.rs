@@ -9,6 +9,8 @@ pub(crate) mod noting;
 pub(crate) mod opening;
 pub(crate) mod pages;
 pub(crate) mod pipe;
+#[cfg(test)]
+pub(crate) mod reads;
 pub(crate) mod rings;
 pub(crate) mod sealed;
 pub(crate) mod socket;

@@ -142,53 +142,26 @@ fn wait_until(pipe: &dyn Pipe, deadline: Instant, began: Instant) -> Result<(), 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use std::os::fd::BorrowedFd;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::pipes::pipe::{Reach, Slot};
+    use crate::pipes::reads::{ReadOnly, Reads};
 
     /// A pipe that is readable all the time, and gives its first byte after so many reads.
     #[derive(Debug)]
     struct Empty(AtomicU32);
 
-    impl Pipe for Empty {
-        fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn read_now(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+    impl Reads for Empty {
+        fn read(&self, _: &mut [u8]) -> Result<Option<usize>, Failure> {
             let left = self.0.load(Ordering::Relaxed);
             self.0.store(left.saturating_sub(1), Ordering::Relaxed);
             Ok((left == 0).then_some(1))
-        }
-
-        fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-            self.read_now(target, slot)
-        }
-
-        fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
-            Ok(true)
-        }
-
-        fn end(&self) {}
-
-        fn reach(&self) -> Reach {
-            Reach::Network
         }
     }
 
     /// What a read gets behind its deadline, of a pipe that gives its first byte after so many reads.
     fn late(reads: u32) -> Result<Option<usize>, LinkError> {
-        Reading::new(Arc::new(Empty(AtomicU32::new(reads)))).read(&mut [0], Wait::Until(Instant::now()))
+        Reading::new(Arc::new(ReadOnly(Empty(AtomicU32::new(reads))))).read(&mut [0], Wait::Until(Instant::now()))
     }
 
     #[test]

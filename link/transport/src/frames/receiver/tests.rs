@@ -1,12 +1,10 @@
 //! Tests of the sizes of a receiver's reads.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use super::*;
 use crate::error::Failure;
-use crate::pipes::pipe::{Reach, Slot};
+use crate::pipes::reads::{ReadOnly, Reads};
 
 const BULK: u16 = 7;
 const DATA: usize = 256 << 10;
@@ -18,40 +16,14 @@ struct Asked {
     each: Mutex<Vec<usize>>,
 }
 
-impl Pipe for Asked {
-    fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+impl Reads for Asked {
+    fn read(&self, target: &mut [u8]) -> Result<Option<usize>, Failure> {
         let mut left = floe_lock::lock(&self.left);
         let count = target.len().min(left.len());
         target[..count].copy_from_slice(&left[..count]);
         left.drain(..count);
         floe_lock::lock(&self.each).push(target.len());
         Ok(Some(count))
-    }
-
-    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        self.read_now(target, slot)
-    }
-
-    fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
-    fn end(&self) {}
-
-    fn reach(&self) -> Reach {
-        Reach::Network
     }
 }
 
@@ -64,7 +36,8 @@ fn bulk_frame(sequence: u64) -> Vec<u8> {
 
 #[test]
 fn behind_a_bulk_frame_little_is_read_ahead_though_the_buffer_has_room_for_more() {
-    let pipe = Arc::new(Asked { left: Mutex::new((1..=4).flat_map(bulk_frame).collect()), ..Asked::default() });
+    let pipe =
+        Arc::new(ReadOnly(Asked { left: Mutex::new((1..=4).flat_map(bulk_frame).collect()), ..Asked::default() }));
     let mut receiver = Receiver::new(Arc::clone(&pipe) as Arc<dyn Pipe>, 0);
     let mut place = vec![0; DATA];
     for _ in 1..=4 {
@@ -74,7 +47,7 @@ fn behind_a_bulk_frame_little_is_read_ahead_though_the_buffer_has_room_for_more(
         place.fill(0);
     }
     let copied_once_more: usize = READ_AHEAD_OF_BULK - HEADER_BYTES - BULK_HEAD;
-    let asked = pipe.each.lock().expect("no test panics with it").clone();
+    let asked = pipe.0.each.lock().expect("no test panics with it").clone();
     // The first frame may be of any kind. A header's read brings little of the later ones' data; the rest is read
     // straight into its place.
     let rest = DATA - copied_once_more;

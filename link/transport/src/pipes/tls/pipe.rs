@@ -321,43 +321,22 @@ mod tests {
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
     use super::*;
+    use crate::pipes::reads::{ReadOnly, Reads};
     use crate::pipes::tls::provider;
 
     /// A socket with bytes that arrive in these parts.
     #[derive(Debug)]
     struct Parts(Mutex<VecDeque<Vec<u8>>>);
 
-    impl Pipe for Parts {
-        fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+    impl Reads for Parts {
+        fn read(&self, target: &mut [u8]) -> Result<Option<usize>, Failure> {
             let Some(part) = self.0.lock().unwrap().pop_front() else { return Ok(None) };
             target[..part.len()].copy_from_slice(&part);
             Ok(Some(part.len()))
         }
 
-        fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-            self.read_now(target, slot)
-        }
-
-        fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
-            Ok(!self.0.lock().unwrap().is_empty())
-        }
-
-        fn end(&self) {}
-
-        fn reach(&self) -> Reach {
-            Reach::Network
+        fn has_more(&self) -> bool {
+            !self.0.lock().unwrap().is_empty()
         }
     }
 
@@ -401,9 +380,9 @@ mod tests {
     #[test]
     fn a_read_that_does_not_wait_ends_while_a_peer_sends_records_without_bytes() {
         let (mut client, server) = agreed();
-        let parts = Arc::new(Parts(Mutex::default()));
+        let parts = Arc::new(ReadOnly(Parts(Mutex::default())));
         let ahead = Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0 };
-        let under: Arc<dyn Pipe> = Arc::<Parts>::clone(&parts);
+        let under: Arc<dyn Pipe> = Arc::<ReadOnly<Parts>>::clone(&parts);
         let tls = Tls { under, connection: Mutex::new(server), writing: Mutex::default(), reading: Mutex::new(ahead) };
         for _ in 0..FRUITLESS + 4 {
             // Keys that change are the records without bytes that TLS allows in such a number.
@@ -411,10 +390,10 @@ mod tests {
                 Connection::Client(client) => client.refresh_traffic_keys().unwrap(),
                 Connection::Server(_) => unreachable!(),
             }
-            parts.0.lock().unwrap().push_back(records(&mut client));
+            parts.0.0.lock().unwrap().push_back(records(&mut client));
         }
         client.writer().write_all(b"x").unwrap();
-        parts.0.lock().unwrap().push_back(records(&mut client));
+        parts.0.0.lock().unwrap().push_back(records(&mut client));
         let mut byte = [0];
         assert_eq!(tls.read_now(&mut byte, None).unwrap(), None);
         assert!(tls.wait(None).unwrap(), "there is more");
