@@ -111,6 +111,7 @@ pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, R
         let now = Instant::now();
         let ahead = sessions.queue().ahead(gpu, wants, free, now);
         if ahead != 0 || !free.holds(wants) {
+            sessions.end_excess(gpu, wants.bytes.saturating_sub(free.bytes), now);
             if applicant.wait.is_zero() {
                 return Err(not_now(server, gpu, wants, free, ahead));
             }
@@ -154,6 +155,9 @@ pub(crate) fn look(server: &Server, place: &Place) -> Result<Look, Refusal> {
             Ok(Look::Session(Box::new(admission)))
         }
         Turn::Wait(ahead) => {
+            if ahead == 0 {
+                sessions.end_excess(gpu, wants.bytes.saturating_sub(free.bytes), Instant::now());
+            }
             let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
             let (memory, guarantee) = (wants.bytes, free.bytes);
             Ok(Look::Waits(Waiting { ahead, memory, guarantee, share: wants.share, free_share: free.share }))

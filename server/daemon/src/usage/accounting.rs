@@ -79,8 +79,10 @@ struct Account {
     quota: u64,
     /// Whether its quota is kept for it. Else it takes what is left.
     is_guaranteed: bool,
-    /// Bytes that its worker reports.
+    /// Bytes that its worker reports, up to its quota.
     used: u64,
+    /// Bytes that it reports beyond that: memory of sessions that have ended, which it holds.
+    beyond: u64,
     /// Bytes that it was granted, if it asks.
     granted: u64,
     /// Measured bytes of its process, including its context.
@@ -105,7 +107,7 @@ impl Account {
 
     /// Bytes of its blocks: those it has, those it may take, and those that are kept for it.
     fn blocks(&self) -> u64 {
-        self.used.max(self.granted).max(self.reserved)
+        self.used.saturating_add(self.beyond).max(self.granted).max(self.reserved)
     }
 
     /// Bytes that no other session may be promised: its quota if that is a guarantee, else its blocks.
@@ -235,14 +237,29 @@ impl Accounting {
         }
     }
 
-    /// A worker reports its bytes. Returns the bytes that the daemon believes: no more than its quota and its GPU's
-    /// memory.
+    /// A worker reports its bytes. Returns those of its quota. What is beyond counts as well, as long as nobody misses it
+    /// ([`Self::beyond`]): all together is no more than its GPU's memory.
     pub(crate) fn uses(&mut self, session: u64, bytes: u64) -> u64 {
         let Some(account) = self.accounts.get_mut(&session) else { return 0 };
         let capacity = self.gpus.get(&account.gpu).map_or(u64::MAX, |gpu| gpu.free);
         let quota = if account.quota == 0 { u64::MAX } else { account.quota };
         account.used = bytes.min(quota).min(capacity);
+        account.beyond = bytes.min(capacity).saturating_sub(account.used);
         account.used
+    }
+
+    /// Whether a session has more than its quota.
+    pub(crate) fn exceeds(&self, session: u64) -> bool {
+        self.accounts.get(&session).is_some_and(|account| account.beyond != 0)
+    }
+
+    /// The sessions of a GPU that have more than their quotas, and how much more, where somebody misses so many bytes there that these
+    /// would do. Else none.
+    pub(crate) fn beyond(&self, gpu: u32, missing: u64) -> Vec<(u64, u64)> {
+        let its = self.of_gpu(gpu).filter(|(_, account)| account.beyond != 0);
+        let all: Vec<_> = its.map(|(session, account)| (*session, account.beyond)).collect();
+        let sum = all.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        if missing != 0 && missing <= sum { all } else { Vec::new() }
     }
 
     /// A session asks for `total` bytes in all. It gets them if they are free and its quota allows it.
@@ -275,7 +292,8 @@ impl Accounting {
         let others = self.of_gpu(account.gpu).filter(|(id, other)| !is_twin(**id, other));
         let taken = others.fold(its.beside(account), |sum, (_, other)| {
             // What is granted of a guarantee is granted in advance.
-            let blocks = if its.is_shared_out { other.granted.max(other.guarantee()) } else { other.promised() };
+            let granted = || other.granted.max(other.guarantee()).saturating_add(other.beyond);
+            let blocks = if its.is_shared_out { granted() } else { other.promised() };
             let beyond = self.beyond_twin(other, blocks).saturating_add(its.beside(other));
             sum.saturating_add(beyond.max(if other.twin.is_none() { other.has } else { 0 }))
         });

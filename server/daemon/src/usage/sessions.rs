@@ -26,6 +26,7 @@ use crate::workers::launcher::leases::Lease;
 use crate::workers::supervision::Ender;
 use crate::workers::worker_channel::WorkerChannel;
 
+mod memory;
 pub(crate) mod moving;
 mod rows;
 mod users;
@@ -165,6 +166,8 @@ pub(crate) struct Worker {
     seat: Seat,
     gpu: u32,
     used: u64,
+    /// Since when it says that it has more than its quota.
+    exceeds: Option<Instant>,
     /// Its process; 0 before that has started.
     process: u32,
     /// Signals it; `None` before it has started.
@@ -181,7 +184,7 @@ pub(crate) struct Worker {
 impl Worker {
     fn new(seat: Seat, gpu: u32, channel: Arc<WorkerChannel>) -> Self {
         let said = Said::default();
-        Self { seat, gpu, used: 0, process: 0, ender: None, channel, broken: None, turn: None, said }
+        Self { seat, gpu, used: 0, exceeds: None, process: 0, ender: None, channel, broken: None, turn: None, said }
     }
 }
 
@@ -324,11 +327,13 @@ impl Sessions {
         let number = self.next();
         let seat = Seat::new(number);
         let transport = session_request.transport.to_owned();
-        if conditions.is_guaranteed {
-            self.accounting.guarantee(number, gpu, conditions.quota)?;
+        let admitted = if conditions.is_guaranteed {
+            self.accounting.guarantee(number, gpu, conditions.quota)
         } else {
-            self.accounting.best_effort(number, gpu, conditions.quota)?;
-        }
+            self.accounting.best_effort(number, gpu, conditions.quota)
+        };
+        let least = if conditions.is_guaranteed { conditions.quota } else { 1 };
+        admitted.inspect_err(|no_room| self.end_excess(gpu, least.saturating_sub(no_room.free), now))?;
         let worker = Worker::new(seat.clone(), gpu, channel);
         let session = Session {
             session_request,
@@ -392,14 +397,6 @@ impl Sessions {
             if let Some(ender) = worker.ender.as_ref().filter(|_| is_to_end) {
                 ender.kill();
             }
-        }
-    }
-
-    /// A worker reports its bytes.
-    pub(crate) fn uses(&mut self, number: u64, bytes: u64) {
-        let used = self.accounting.uses(number, bytes);
-        if let Some(worker) = self.worker_mut(number) {
-            worker.used = used;
         }
     }
 

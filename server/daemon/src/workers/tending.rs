@@ -237,7 +237,7 @@ fn heed(server: &Server, running: &Running, report: Report) {
     let number = running.seat.number();
     let Some((member, _)) = &running.places else { return };
     match report {
-        Report::Used(bytes) => server.sessions().uses(number, bytes),
+        Report::Used(bytes) => server.sessions().uses(number, bytes, Instant::now()),
         Report::Carried(counts) => server.sessions().carries(number, counts, Instant::now()),
         Report::Wants(bytes) => share(server, number, bytes),
         Report::Keeps(bytes) => server.sessions().accounting().keep(number, bytes),
@@ -276,7 +276,7 @@ fn breaks(server: &Server, session: u64, broken: bool) {
 /// Answers a worker that asks for device memory.
 fn share(server: &Server, number: u64, bytes: u64) {
     let mut sessions = server.sessions();
-    let Share { total, left } = sessions.accounting().want(number, bytes);
+    let Share { total, left } = sessions.want(number, bytes, Instant::now());
     let channel = sessions.channel(number);
     drop(sessions);
     // A worker that has ended, or does not read, needs no answer.

@@ -74,9 +74,35 @@ fn a_session_has_no_more_than_its_quota_and_its_gpu_whatever_it_says() {
     let mut accounting = one_gpu(false);
     accounting.begin(1, 0, GIB);
     accounting.begin(2, 0, 0);
-    assert_eq!(accounting.uses(1, u64::MAX), GIB);
+    assert_eq!(accounting.uses(1, GIB), GIB);
     assert_eq!(accounting.free(0), 9 * GIB);
+    assert_eq!(accounting.uses(1, u64::MAX), GIB);
+    assert_eq!((accounting.used(0), accounting.free(0)), (GIB, 0), "all of it is no more than the GPU has");
     assert_eq!(accounting.uses(2, u64::MAX), 10 * GIB);
+}
+
+#[test]
+fn what_a_session_has_beyond_its_quota_is_promised_to_nobody_until_somebody_misses_it() {
+    for is_shared_out in [false, true] {
+        let mut accounting = one_gpu(is_shared_out);
+        let free = accounting.free_for_guarantee(0);
+        accounting.guarantee(1, 0, GIB).expect("room");
+        let beside = accounting.free_for_guarantee(0);
+        // It has all of what a session with 4 GiB had, which has ended.
+        assert_eq!(accounting.uses(1, 5 * GIB), GIB);
+        assert_eq!(accounting.free_for_guarantee(0), beside - 4 * GIB, "{is_shared_out}");
+        accounting.guarantee(2, 0, beside - 3 * GIB).expect_err("it has that");
+        assert_eq!(accounting.beyond(0, GIB), [(1, 4 * GIB)]);
+        assert_eq!([0, 4 * GIB + 1, u64::MAX].map(|missing| accounting.beyond(0, missing).len()), [0; 3], "no use");
+        assert_eq!(accounting.beyond(1, GIB), [], "another GPU");
+        accounting.end(1);
+        assert_eq!(accounting.free_for_guarantee(0), free);
+        // Given back, it is no excess any more.
+        accounting.guarantee(1, 0, GIB).expect("room");
+        accounting.uses(1, 5 * GIB);
+        accounting.uses(1, GIB);
+        assert_eq!((accounting.beyond(0, GIB), accounting.free_for_guarantee(0)), (vec![], beside));
+    }
 }
 
 #[test]

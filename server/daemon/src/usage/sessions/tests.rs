@@ -77,7 +77,7 @@ fn tenants_are_those_of_one_host_and_one_gpu() {
     let mut sessions = Sessions::default();
     let number = add(&mut sessions, session_request(), 1, 10, Instant::now());
     sessions.started(number, 99, None);
-    sessions.uses(number, 5);
+    sessions.uses(number, 5, Instant::now());
     add(&mut sessions, SessionRequest { host: "other".into(), ..session_request() }, 1, 10, Instant::now());
     add(&mut sessions, session_request(), 0, 10, Instant::now());
     let tenant = Tenant { pid: 7, ordinal: 2, quota: 10, used: 5, worker: 99 };
@@ -112,7 +112,7 @@ fn rows_say_age_use_and_worker() {
     let mut sessions = Sessions::default();
     let number = add(&mut sessions, session_request(), 1, 10, start);
     sessions.started(number, 99, None);
-    sessions.uses(number, 5);
+    sessions.uses(number, 5, Instant::now());
     let rows = sessions.rows(start + Duration::from_secs(3), None);
     assert_eq!((rows[0].seconds, rows[0].used, rows[0].worker, rows[0].gpu), (3, 5, 99, 1));
     assert_eq!(rows[0].transport, "unix");
@@ -190,7 +190,7 @@ fn moving() -> (Sessions, [Seat; 2], [crate::workers::supervision::Worker; 2]) {
     let mut sessions = Sessions::default();
     (0..2).for_each(|gpu| sessions.accounting().offer(gpu, 100, false));
     let old = sessions.add(session_request(), 0, with(50), ends(), Instant::now()).expect("it has no guarantee");
-    sessions.uses(old.number(), 10);
+    sessions.uses(old.number(), 10, Instant::now());
     let number = sessions.number_move();
     let new = sessions.arrive((number, old.number()), 1, 10, ends().1).expect("room");
     let processes = [process(), process()];
@@ -301,4 +301,32 @@ fn a_session_is_moved_by_its_own_peer_or_its_key_and_by_the_servers_user() {
         sessions.movable(number + 1, &Asker { source: None, has_proved: true, key: &key }),
         Found::Nothing
     ));
+}
+
+#[test]
+fn who_misses_memory_ends_those_that_have_more_than_their_quotas_if_that_does() {
+    const GIB: u64 = 1 << 30;
+    let (mut sessions, now) = (Sessions::default(), Instant::now());
+    sessions.accounting().offer(0, 10 * GIB, true);
+    let [heir, modest, wanting] = [GIB, GIB, 0].map(|quota| add(&mut sessions, session_request(), 0, quota, now));
+    for number in [heir, modest] {
+        assert_eq!(sessions.want(number, GIB, now).total, GIB);
+        sessions.uses(number, GIB, now);
+    }
+    let ends = |sessions: &mut Sessions| [heir, modest, wanting].map(|number| sessions.ending(number).is_some());
+    // It has 4 GiB of sessions that have ended.
+    sessions.uses(heir, 5 * GIB, now);
+    assert_eq!(sessions.want(wanting, 8 * GIB, now + Duration::from_secs(2)).total, 0);
+    assert_eq!(ends(&mut sessions), [false; 3], "a worker may count a block twice for a moment");
+    let now = now + Duration::from_secs(3);
+    assert_eq!(sessions.want(modest, 2 * GIB, now).total, GIB);
+    assert_eq!(ends(&mut sessions), [false; 3], "its own quota is what it lacks");
+    assert_eq!(sessions.want(wanting, 9 * GIB, now).total, 0);
+    assert_eq!(ends(&mut sessions), [false; 3], "that would not do");
+    assert_eq!(sessions.want(wanting, 8 * GIB, now).total, 0);
+    assert_eq!(ends(&mut sessions), [true, false, false]);
+    let why = "others need the 4294967296 bytes that it has beyond its quota, of sessions that have ended";
+    assert_eq!(sessions.ending(heir).as_deref(), Some(why));
+    drop(sessions.remove(heir));
+    assert_eq!(sessions.want(wanting, 8 * GIB, now).total, 8 * GIB);
 }
