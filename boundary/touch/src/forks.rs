@@ -59,18 +59,23 @@ impl Table {
         self.exchanged.retain(|exchange| exchange.pages != *pages);
     }
 
-    /// Copies what is still mapped. The program may have unmapped pages without a word.
+    /// Copies what is still mapped. The program may have unmapped pages without a word, and may do so now: so what is copied is
+    /// mapped once more, where it knows nothing of it.
     fn copy(&mut self) {
         let maps = if self.exchanged.is_empty() { None } else { fs::read_to_string("/proc/self/maps").ok() };
         let Some(maps) = maps else { return };
         for Exchange { pages, inode } in &self.exchanged {
             let is_there = shared_file(&maps, pages).is_some_and(|mapping| mapping.inode == *inode);
-            if is_there && let Some(copy) = pages::private(pages.end - pages.start) {
-                // SAFETY: both are mapped, and the copy is known to nobody else. A thread that writes the pages meanwhile
-                // does so beside a fork, whose child may have either.
-                unsafe { pages::copy(pages.start, copy, pages.end - pages.start) };
+            let Some(again) = is_there.then(|| pages::again(pages)).flatten() else { continue };
+            let bytes = pages.end - pages.start;
+            if let Some(copy) = pages::private(bytes) {
+                // SAFETY: both are mapped, and known to nobody else. A thread that writes the pages meanwhile does so beside a
+                // fork, whose child may have either.
+                unsafe { pages::copy(again, copy, bytes) };
                 self.copies.push((copy, pages.clone()));
             }
+            // SAFETY: mapped just now, known to nobody.
+            unsafe { pages::unmap(again, bytes) };
         }
     }
 }

@@ -77,6 +77,16 @@ pub(crate) unsafe fn replace(mapping: u64, range: &Range<u64>) -> bool {
     at != libc::MAP_FAILED
 }
 
+/// Maps the file's pages of a shared mapping a second time, at an address of the system's choice. `None` where nothing, or no
+/// shared mapping, begins there by now.
+pub(crate) fn again(range: &Range<u64>) -> Option<u64> {
+    // SAFETY: of an old size of none, a shared mapping stays as it is, and the kernel refuses any other.
+    let at = unsafe {
+        libc::mremap(range.start as *mut libc::c_void, 0, size(range.end - range.start)?, libc::MREMAP_MAYMOVE)
+    };
+    (at != libc::MAP_FAILED).then_some(at as u64)
+}
+
 /// Removes a mapping.
 ///
 /// # Safety

@@ -216,6 +216,34 @@ fn a_forked_child_has_pages_of_its_own_as_they_were() {
 }
 
 #[test]
+fn a_fork_beside_an_unmapping_ends_nobody() {
+    if !can() {
+        return;
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let forks = scope.spawn(|| {
+            let mut count = 0;
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(in_child(|| 3), 3);
+                count += 1;
+            }
+            count
+        });
+        // A fork copies for a while what was mapped as it began.
+        for _ in 0..300 {
+            let pages = Pages::new(1024);
+            let exchanged = Exchanged::begin(&pages.range);
+            std::thread::yield_now();
+            drop(pages);
+            drop(exchanged);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(forks.join().unwrap() > 0);
+    });
+}
+
+#[test]
 fn what_the_program_has_mapped_elsewhere_meanwhile_is_left_alone() {
     let pages = Pages::new(4);
     let Some((exchanged, _file)) = exchanged(&pages) else { return };
