@@ -111,7 +111,9 @@ pub(crate) fn admit(server: &Server, applicant: Applicant) -> Result<Admitted, R
         let now = Instant::now();
         let ahead = sessions.queue().ahead(gpu, wants, free, now);
         if ahead != 0 || !free.holds(wants) {
-            sessions.end_excess(gpu, wants.bytes.saturating_sub(free.bytes), now);
+            if ahead == 0 {
+                sessions.end_excess(gpu, wants.bytes.saturating_sub(free.bytes), now);
+            }
             if applicant.wait.is_zero() {
                 return Err(not_now(server, gpu, wants, free, ahead));
             }

@@ -43,8 +43,11 @@ fn look(server: &Weak<Server>) {
         std::thread::sleep(EVERY);
         let Some(server) = server.upgrade() else { return };
         for &gpu in &server.offered {
-            turns.entry(gpu).or_default().look(&server, gpu);
-            match look_at(&server, gpu) {
+            // Neither look holds the table meanwhile, since the library is slow, and may stall.
+            let has_workers = !server.sessions().sessions_on_gpu(gpu).is_empty();
+            let processes = if has_workers { server.processes(gpu) } else { None };
+            turns.entry(gpu).or_default().look(&server, gpu, processes.as_ref());
+            match look_at(&server, gpu, processes.as_ref()) {
                 Seen::Nobody => {}
                 Seen::Some => unseen = 0,
                 Seen::None => unseen += 1,
@@ -69,14 +72,12 @@ enum Seen {
     None,
 }
 
-fn look_at(server: &Server, gpu: u32) -> Seen {
+fn look_at(server: &Server, gpu: u32, processes: Option<&BTreeMap<u32, u64>>) -> Seen {
     let sessions = server.sessions().sessions_on_gpu(gpu);
     if sessions.is_empty() {
         return Seen::Nobody;
     }
-    // The table is not locked meanwhile, since the library is slow.
-    let processes = server.processes(gpu);
-    let (seen, over) = judge(server.sessions().accounting(), &sessions, processes.as_ref());
+    let (seen, over) = judge(server.sessions().accounting(), &sessions, processes);
     for (session, excess) in over {
         end(&mut server.sessions(), session, excess);
     }
@@ -93,18 +94,17 @@ struct OfTurns {
 
 impl OfTurns {
     /// Ends sessions that compute without a turn.
-    fn look(&mut self, server: &Server, gpu: u32) {
+    fn look(&mut self, server: &Server, gpu: u32, processes: Option<&BTreeMap<u32, u64>>) {
         let since = self.last.replace(SystemTime::now());
         let takes_turns = server.turns.are_taken(gpu);
         let Some(since) = since.filter(|_| takes_turns) else {
             self.unasked = Unasked::default();
             return;
         };
-        // The library is slow, and may stall. So the table is not locked meanwhile, and no place is held: its session may end.
+        // No place is held meanwhile, either: its session may end.
         let computing = server.computing(gpu, since);
-        let listed = server.processes(gpu).unwrap_or_default();
         let sessions = server.sessions().turns_on_gpu(gpu);
-        if !are_own(&listed, sessions.iter().map(|(_, worker, _)| *worker)) {
+        if !are_own(processes, sessions.iter().map(|(_, worker, _)| *worker)) {
             self.unasked = Unasked::default();
             return;
         }
@@ -126,8 +126,8 @@ impl OfTurns {
 }
 
 /// Whether a list of processes numbers them as this daemon does. In a container it may not, and one number may be somebody else's.
-fn are_own(listed: &BTreeMap<u32, u64>, workers: impl Iterator<Item = u32>) -> bool {
-    workers.filter(|worker| listed.contains_key(worker)).count() > 1
+fn are_own(listed: Option<&BTreeMap<u32, u64>>, workers: impl Iterator<Item = u32>) -> bool {
+    listed.is_some_and(|listed| workers.filter(|worker| listed.contains_key(worker)).count() > 1)
 }
 
 /// Whether workers of these sessions are among a GPU's processes, and which sessions have too many bytes there.
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn one_number_that_is_a_workers_too_may_be_another_processs() {
         let listed = BTreeMap::from([(7, GIB), (8, GIB), (100, GIB)]);
-        assert!(are_own(&listed, [7, 8, 9].into_iter()));
-        assert!(!are_own(&listed, [7, 9].into_iter()));
-        assert!(!are_own(&BTreeMap::new(), [7, 8].into_iter()));
+        assert!(are_own(Some(&listed), [7, 8, 9].into_iter()));
+        assert!(!are_own(Some(&listed), [7, 9].into_iter()));
+        assert!(!are_own(None, [7, 8].into_iter()));
     }
 
     #[test]
