@@ -32,12 +32,9 @@ impl WordWrites {
 
     /// A command is complete. Returns the words that it wrote, in their order.
     pub(super) fn end(&mut self, sequence: u64) -> Vec<Range<u64>> {
-        let (ended, left) = self.0.iter().partition(|write| write.sequence == sequence);
+        let (ended, left): (Vec<_>, _) = self.0.iter().partition(|write| write.sequence == sequence);
         self.0 = left;
-        let words = |ended: Vec<WordWrite>| {
-            ended.iter().map(|write| write.at..write.at.saturating_add(write.bytes as u64)).collect()
-        };
-        words(ended)
+        ended.iter().map(|write| write.at..write.at.saturating_add(write.bytes as u64)).collect()
     }
 
     /// None is left: the context is another one.
