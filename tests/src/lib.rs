@@ -16,6 +16,8 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
 pub use moving::{Moves, move_to, moving, said_of, told};
@@ -62,6 +64,18 @@ pub fn compile_c(name: &str, to: &Path) {
     built.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to);
     built.arg(repository().join("tests/programs").join(format!("{name}.c"))).args(["-ldl", "-lpthread"]);
     assert!(built.status().expect("cc runs").success());
+}
+
+/// The same, in a folder of its own, which goes with what is returned.
+///
+/// # Panics
+/// As [`compile_c`], or when there is no folder.
+#[must_use]
+pub fn built_c(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join(name);
+    compile_c(name, &program);
+    (folder, program)
 }
 
 /// Copies a program that is run then. The copy is made by a process of its own: a descriptor that this one writes by could be

@@ -2,12 +2,10 @@
 //! instantiated graph, and print the codes. In: tests/programs/capture_codes.c and changed_copies.c, and what they printed on an
 //! H200 (driver 580.159, 2026-11-29). Out: the same, through a daemon and on the CPU device alone.
 
-use floe_tests::{Floed, Program, compile_c, repository};
+use floe_tests::{Floed, Program, built_c, repository};
 
 fn compared(name: &str) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let built = folder.path().join(name);
-    compile_c(name, &built);
+    let (_folder, built) = built_c(name);
     let programs = repository().join("tests/programs");
     let expected = std::fs::read_to_string(programs.join(format!("{name}.txt"))).expect("it is there");
     let daemon = Floed::start();

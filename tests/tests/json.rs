@@ -233,9 +233,7 @@ struct Program {
 
 impl Program {
     fn start(printed: &Printed, server: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let busy = folder.path().join("busy");
-        floe_tests::compile_c("busy", &busy);
+        let (folder, busy) = floe_tests::built_c("busy");
         let mut floe = printed.floe(&["run", "--no-check", "--on", &format!("{server}:0"), "--"]);
         floe.arg(busy).args(["100", "paused"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = floe.spawn().expect("it runs");

@@ -94,9 +94,7 @@ fn servers_of(rows: &[Value]) -> Vec<String> {
 
 /// A program that has a vGPU of this server until its standard input ends.
 fn program(server: &str) -> (Child, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let busy = folder.path().join("busy");
-    floe_tests::compile_c("busy", &busy);
+    let (folder, busy) = floe_tests::built_c("busy");
     let mut floe = Machine::bare().command(&["run", "--no-check", "--on", &format!("{server}:0"), "--"]);
     floe.arg(busy).args(["10000", "single"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     (floe.spawn().expect("it runs"), folder)

@@ -1,13 +1,11 @@
 //! Memory that a program maps itself, by several threads. In: tests/programs/mappings.c, which checks what it reads. Out: its verdict,
 //! on the CPU device alone and through a daemon.
 
-use floe_tests::{Floed, Program, compile_c};
+use floe_tests::{Floed, Program, built_c};
 
 #[test]
 fn threads_map_where_others_have_just_unmapped() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let built = folder.path().join("mappings");
-    compile_c("mappings", &built);
+    let (_folder, built) = built_c("mappings");
     let daemon = Floed::start();
     let alone = Program::new(built.clone(), &[]).on_the_device_library().run();
     let through_floe = Program::new(built, &[]).on(&daemon, daemon.unix()).run();

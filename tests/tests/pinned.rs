@@ -1,7 +1,7 @@
 //! Pinned memory of a program on the daemon's own machine: the device copies from and to it, and its bytes do not
 //! travel.
 
-use floe_tests::{Floed, Linkage, Program, Statistics, compile_c, example};
+use floe_tests::{Floed, Linkage, Program, Statistics, built_c, example};
 
 /// Bytes that go with a copy the program waits for, because sending them is quicker than the wait: a word fifty times.
 const SMALL: u64 = 200;
@@ -107,9 +107,7 @@ fn a_registered_file_that_shrinks_ends_its_own_session_only() {
 #[test]
 fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
     let daemon = Floed::start();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("mirrored_copies");
-    compile_c("mirrored_copies", &program);
+    let (_folder, program) = built_c("mirrored_copies");
     for what in ["allocated", "registered"] {
         for address in [daemon.tcp().to_owned(), daemon.unix().to_owned()] {
             let run = Program::new(program.clone(), &[what]).on(&daemon, &address).variable("FLOE_STATS", "json").run();
@@ -127,9 +125,7 @@ fn copies_of_pinned_memory_that_kernels_write_wait_for_nothing() {
 fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
     let daemon = Floed::start();
     let other = Floed::start_beside(&daemon, &[]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("mirrored_order");
-    compile_c("mirrored_order", &program);
+    let (_folder, program) = built_c("mirrored_order");
     let places = [daemon.tcp(), other.tcp()].map(|address| format!("{address}:0"));
     for (what, places) in [("word", &places[..1]), ("other", &places[..])] {
         let run = Program::new(program.clone(), &[what]).on_each(&daemon, places).run();
@@ -141,9 +137,7 @@ fn copies_of_mirrored_memory_have_what_the_program_wrote_before() {
 #[test]
 fn pinned_memory_that_kernels_reach_is_in_the_order_of_its_work() {
     let daemon = Floed::start();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("mirrored_edges");
-    compile_c("mirrored_edges", &program);
+    let (_folder, program) = built_c("mirrored_edges");
     for what in ["late", "elapsed", "polled", "first", "pages", "again", "held"] {
         for address in [daemon.tcp().to_owned(), daemon.unix().to_owned(), daemon.shm()] {
             let run = Program::new(program.clone(), &[what]).on(&daemon, &address).run();
