@@ -398,6 +398,37 @@ fn a_client_that_got_not_ready_gets_one_report_when_the_event_completes() {
     client.nothing_comes();
 }
 
+/// Each look takes the driver's lock from who launches.
+#[test]
+fn of_events_that_are_waited_for_right_behind_their_records_one_is_looked_at() {
+    let mut client = Client::new();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    for event in 10..18 {
+        client.send(&CreateEvent { event: EventId(event), flags: 0 });
+    }
+    client.memory();
+    client.device.hold(0);
+    let copy = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 4 });
+    let follow = |client: &mut Client, event| {
+        client.send(&RecordEvent { event: EventId(event), stream: StreamId(1), flags: 0 });
+        client.send(&SynchronizeEvent { event: EventId(event) })
+    };
+    let followed: Vec<_> = (10..18).map(|event| follow(&mut client, event)).collect();
+    client.ok(&MemoryInfo {});
+    client.device.asked_about();
+    client.nothing_comes();
+    assert_eq!(client.device.asked_about(), 1);
+    // One that is waited for later is in no order with the stream's.
+    let later = client.send(&SynchronizeEvent { event: EventId(12) });
+    client.nothing_comes();
+    assert_eq!(client.device.asked_about(), 2);
+    client.device.release(0);
+    let came: Vec<_> = (0..11).map(|_| client.get()).collect();
+    for request in std::iter::once(copy).chain(followed).chain([later]) {
+        assert!(came.contains(&status(request, 0)), "{came:?}");
+    }
+}
+
 #[test]
 fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_still_read() {
     let mut client = Client::new();

@@ -111,6 +111,8 @@ struct State {
     full_from: Option<u64>,
     /// Names of the threads that asked for events.
     asked_by: BTreeSet<String>,
+    /// The events they asked for.
+    asked_about: BTreeSet<u64>,
 }
 
 #[derive(Default)]
@@ -441,6 +443,11 @@ impl Fake {
     /// The threads that have asked for events since this was asked.
     pub(super) fn asked_by(&self) -> Vec<String> {
         std::mem::take(&mut self.state().asked_by).into_iter().collect()
+    }
+
+    /// How many events have been asked for since this was asked.
+    pub(super) fn asked_about(&self) -> usize {
+        std::mem::take(&mut self.state().asked_about).len()
     }
 
     /// From here on every use of the device is this error.
@@ -1255,6 +1262,7 @@ impl PlainCalls for Fake {
     fn event_query(&self, event: Event) -> CudaResult<()> {
         let mut state = self.state();
         state.asked_by.insert(std::thread::current().name().unwrap_or_default().to_owned());
+        state.asked_about.insert(event.0);
         state.check()?;
         if state.events[&event.0].1 { Ok(()) } else { Err(CudaError::NOT_READY) }
     }

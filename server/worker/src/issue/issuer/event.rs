@@ -42,8 +42,14 @@ impl<D: Device> EventRequests for Issuer<D> {
 
     fn synchronize_event(&mut self, message: SynchronizeEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let completion = Arc::clone(&self.events.get(message.event.0)?.completion);
-        Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![completion])))
+        let object = self.events.get(message.event.0)?;
+        // Right behind its record it is in order with what else is asked of the stream: one of all is looked at.
+        let lane = match object.recorded {
+            Some((stream, reached)) if reached.checked_add(1) == Some(sequence) => Lane::Stream(stream.0),
+            _ => Lane::Alone(sequence),
+        };
+        let completion = Arc::clone(&object.completion);
+        Ok(self.answer_after(sequence, lane, Ok(vec![completion])))
     }
 
     fn query_event(&mut self, message: QueryEvent) -> Result<Answer, Fault> {
