@@ -3,8 +3,8 @@
 
 mod scripted;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, Event, Stream, event_flags};
 use floe_surface::*;
@@ -87,14 +87,87 @@ fn after_any_other_answer_a_query_asks_again() {
     assert_eq!(server.count("QueryEvent"), 2);
 }
 
+/// As `slow`, of events that are followed from their records on. Their numbers go into `followed`; the next setting of a cache has
+/// all of them answered.
+fn following(over: &Arc<AtomicBool>, followed: &Arc<Mutex<Vec<u64>>>) -> Server {
+    let (over, followed) = (Arc::clone(over), Arc::clone(followed));
+    Server::scripted(move |request, sequence, peer| match request {
+        Request::QueryEvent(_) if !over.load(Ordering::SeqCst) => {
+            peer.reply_with(sequence, CudaError::NOT_READY.code(), 0, "", &[]);
+            Flow::Done
+        }
+        Request::SynchronizeEvent(_) => {
+            followed.lock().unwrap().push(sequence);
+            Flow::Done
+        }
+        Request::SetCacheConfig(_) => {
+            followed.lock().unwrap().drain(..).for_each(|sequence| peer.reply_with(sequence, 0, 0, "", &[]));
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    })
+}
+
 #[test]
-fn an_event_recorded_again_is_asked_about_again() {
-    let (over, recorded) = Default::default();
-    let server = slow(&over, &recorded);
+fn an_event_that_was_queried_is_followed_from_its_next_record_and_asked_about_no_more() {
+    let (over, followed) = Default::default();
+    let server = following(&over, &followed);
+    let client = client(&server);
+    let event = recorded_event(client);
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    assert_eq!((server.count("QueryEvent"), server.count("SynchronizeEvent")), (1, 0));
+    client.event_record(event, Stream::LEGACY).unwrap();
+    for _ in 0..100 {
+        assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    }
+    client.ctx_set_cache_config(1).unwrap();
+    until("the event", || client.event_query(event) != Err(CudaError::NOT_READY));
+    assert_eq!(client.event_query(event), Ok(()));
+    assert_eq!((server.count("QueryEvent"), server.count("SynchronizeEvent")), (1, 1));
+    // This record is followed, as the one before was queried; nobody queries it, so the next one is not.
+    for _ in 0..2 {
+        client.event_record(event, Stream::LEGACY).unwrap();
+    }
+    client.ctx_set_cache_config(2).unwrap();
+    until("the words", || server.count("SetCacheConfig") == 2);
+    assert_eq!(server.count("SynchronizeEvent"), 2);
+}
+
+#[test]
+fn after_any_other_answer_an_event_that_is_followed_is_asked_about() {
+    let (over, followed) = Default::default();
+    let server = following(&over, &followed);
     let client = client(&server);
     let event = recorded_event(client);
     assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
     client.event_record(event, Stream::LEGACY).unwrap();
     assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    over.store(true, Ordering::SeqCst);
+    client.mem_get_info().unwrap();
+    assert_eq!(client.event_query(event), Ok(()));
+    assert_eq!(server.count("QueryEvent"), 2);
+}
+
+#[test]
+fn what_is_said_of_one_query_makes_no_other_be_asked_again() {
+    let (over, followed) = Default::default();
+    let server = following(&over, &followed);
+    let client = client(&server);
+    let events = [recorded_event(client), recorded_event(client)];
+    for event in events.iter().cycle().take(20) {
+        assert_eq!(client.event_query(*event), Err(CudaError::NOT_READY));
+    }
+    assert_eq!(server.count("QueryEvent"), 2);
+    for event in events {
+        client.event_record(event, Stream::LEGACY).unwrap();
+    }
+    assert_eq!(client.event_query(events[1]), Err(CudaError::NOT_READY));
+    until("both", || followed.lock().unwrap().len() == 2);
+    // The word about the first comes alone.
+    let both = std::mem::take(&mut *followed.lock().unwrap());
+    followed.lock().unwrap().push(both[0]);
+    client.ctx_set_cache_config(1).unwrap();
+    until("the first", || client.event_query(events[0]) != Err(CudaError::NOT_READY));
+    assert_eq!(client.event_query(events[1]), Err(CudaError::NOT_READY));
     assert_eq!(server.count("QueryEvent"), 2);
 }

@@ -73,6 +73,7 @@ impl EventCalls for Client {
         let Some(record) = event.outstanding().filter(|record| !record.seems_over()) else {
             return Ok(());
         };
+        event.note_query();
         // A kernel may be waiting for what the program has just written.
         event.vgpu.send_mirrors()?;
         if event.vgpu.far.is_on() {

@@ -3,6 +3,7 @@
 
 pub(crate) mod shared;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, event_flags};
@@ -27,6 +28,8 @@ pub(crate) struct EventState {
     context: Context,
     flags: u32,
     record: Mutex<Option<Record>>,
+    /// Whether the record was queried before it was known to be over: the next one will be, too.
+    is_queried: AtomicBool,
     /// A question about the record of this frame that is not waited for.
     question: Mutex<Option<(u64, Ticket)>>,
     /// What other processes have of it, from when it is exported; from the start, if it is another process's.
@@ -59,7 +62,8 @@ impl Record {
 impl EventState {
     /// A new event, which records nothing yet.
     pub(crate) fn new(vgpu: Arc<Vgpu>, id: u64, context: Context, flags: u32) -> Self {
-        Self { vgpu, id, context, flags, record: Mutex::default(), question: Mutex::default(), shared: OnceLock::new() }
+        let (record, question, shared) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self { vgpu, id, context, flags, record, is_queried: AtomicBool::new(false), question, shared }
     }
 
     /// Another process's event.
@@ -132,6 +136,11 @@ impl EventState {
     /// Its record, unless that is known to be over.
     pub(crate) fn outstanding(&self) -> Option<Record> {
         lock(&self.record).clone().filter(|record| !record.is_complete())
+    }
+
+    /// The program asks for it, and it is not known to be over.
+    pub(crate) fn note_query(&self) {
+        self.is_queried.store(true, Ordering::Relaxed);
     }
 
     /// The server said that the record is not over yet.
@@ -216,8 +225,11 @@ impl EventState {
                 return Ok(());
             }
         }
-        let sequence = stream.vgpu.connection.post_on(stream.progress(), &message)?;
-        *record = Some(Record { progress: Arc::clone(stream.progress()), sequence, within_launch: false, asked: None });
+        let (connection, progress) = (&stream.vgpu.connection, stream.progress());
+        let sequence = connection.post_on(progress, &message)?;
+        let is_followed = self.is_queried.swap(false, Ordering::Relaxed) && !self.vgpu.far.is_on();
+        let asked = is_followed.then(|| connection.follow_event(message.event, progress, sequence)).transpose()?;
+        *record = Some(Record { progress: Arc::clone(progress), sequence, within_launch: false, asked });
         Ok(())
     }
 

@@ -206,7 +206,7 @@ impl Connection {
     /// Asks whether something has completed. NOT_READY is `Err` with how long that holds: the server says by itself when it
     /// does not any more.
     pub(crate) fn query<M: Call>(&self, message: &M) -> CudaResult<Result<u64, NotReady>> {
-        let heard = self.shared.heard.load(Ordering::Acquire) + 1;
+        let heard = self.shared.heard.load(Ordering::Acquire);
         match self.call(message) {
             Ok((_, sequence)) => Ok(Ok(sequence)),
             Err(CudaError::NOT_READY) => Ok(Err(NotReady { heard })),

@@ -2,14 +2,15 @@
 //! here waits but who asks for a ticket's outcome.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::Leave;
 use floe_wire::{Call, EventId, Message, SynchronizeEvent};
 
-use super::Connection;
 use super::pending::{Expected, Then};
 use super::waiter::{Ticket, Waiter};
+use super::{Connection, NotReady};
 use crate::vgpu::order::StreamProgress;
 use crate::vgpu::tally;
 
@@ -44,6 +45,19 @@ impl Connection {
         sequence: u64,
     ) -> CudaResult<Ticket> {
         self.ask_mark(&SynchronizeEvent { event }, progress, Some(sequence), Leave::Now)
+    }
+
+    /// Has the server say when an event that was just recorded is over, since it will be queried. NOT_READY holds from now on.
+    pub(crate) fn follow_event(
+        &self,
+        event: EventId,
+        progress: &Arc<StreamProgress>,
+        sequence: u64,
+    ) -> CudaResult<NotReady> {
+        tally::posted();
+        let holds = NotReady { heard: self.shared.heard.load(Ordering::Acquire) };
+        self.submit(&SynchronizeEvent { event }, Expected::Progress(Arc::clone(progress), sequence), Leave::Soon)?;
+        Ok(holds)
     }
 
     fn ask_mark(

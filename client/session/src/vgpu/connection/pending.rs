@@ -158,6 +158,8 @@ pub(super) enum Expected {
     Unwatched,
     /// The word that a stream has come so far, or up to this frame, which somebody may wait for or look for.
     Mark(Arc<StreamProgress>, Option<u64>, Arc<Waiter>),
+    /// The same word for queries to come, which nobody waits for.
+    Progress(Arc<StreamProgress>, u64),
     /// The same word, behind which something is done that does not wait.
     Told(Arc<StreamProgress>, Then),
     /// Data, then a reply.
@@ -206,7 +208,7 @@ impl Expected {
             | Self::Mark(_, _, waiter)
             | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
             Self::Told(_, Then(then)) => then(),
-            Self::Unwatched | Self::Delivery(_) => {}
+            Self::Unwatched | Self::Progress(..) | Self::Delivery(_) => {}
         }
     }
 

@@ -136,7 +136,9 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
         body: reply.body.to_owned(),
     };
     let expected = shared.pending.take(reply.request).ok_or_else(unknown)?;
-    shared.heard.fetch_add(1, Ordering::AcqRel);
+    // That something is not over tells a program nothing new, and a query finds by itself that it is.
+    let is_of_queries = reply.status == CudaError::NOT_READY.code() || matches!(expected, Expected::Progress(..));
+    shared.heard.fetch_add(u64::from(!is_of_queries), Ordering::AcqRel);
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
         Expected::Early(waiter, foretold) => {
@@ -156,6 +158,12 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
                 shared.order.stream_completed(&progress, sequence.unwrap_or(reply.request));
             }
             waiter.fill(Ok(Answer { status: reply.status, ..Answer::default() }));
+        }
+        Expected::Progress(progress, sequence) => {
+            note(shared, reply);
+            if reply.status == 0 {
+                shared.order.stream_completed(&progress, sequence);
+            }
         }
         Expected::Told(progress, Then(then)) => {
             note(shared, reply);
