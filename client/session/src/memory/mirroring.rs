@@ -110,7 +110,7 @@ impl Vgpu {
             &CudaError::OUT_OF_MEMORY => log!(
                 Warn,
                 "cuMemHostGetDevicePointer: the server mirrors no {bytes} bytes of host memory more\n  \
-                 copy it to the device instead, or raise the limit there: floe serve --mirrored-memory"
+                 copy it to the device instead, or raise the limits there: floe serve --mirrored-memory, --host-memory"
             ),
             _ => log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}"),
         })?;

@@ -10,7 +10,7 @@ use crate::{
     KernelId, LibraryId, Message, PeerLinkId, Reader, SignalsId, StreamId, SurfaceId, TextureId, TicketId,
 };
 
-/// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED if the address is taken, or if the device's address of it differs. OUT_OF_MEMORY beyond what the operator allows a session (`--mirrored-memory`), and for more than 4 GiB at once.
+/// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED if the address is taken, or if the device's address of it differs. OUT_OF_MEMORY beyond what the operator allows a session (`--mirrored-memory`, in whole pages, and `--host-memory`), and for more than 4 GiB at once.
 ///
 /// Kind 0x0b01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -248,7 +248,7 @@ impl<M: Mapped> Wiring<M> {
             printing: Printing::new(plan.device_speaks),
             queue: Queue::new(self.buffers.commands, self.host.line, self.spin, self.expected.clone()),
             log,
-            mirrors: Mirrors::new(plan.mirrored_memory),
+            mirrors: Mirrors::new(plan.mirrored_memory, &self.host.budget),
             descriptor: Mutex::default(),
             hub: Arc::clone(&self.hub),
             links: Links::new(&self.host.budget),

@@ -128,8 +128,10 @@ pub(crate) mod cost {
     pub(crate) const RECIPE: u64 = 192;
     /// A message of a recipe, with short contents.
     pub(crate) const MESSAGE: u64 = 160;
-    /// A page of words, and what the driver keeps of a registered one.
-    pub(crate) const SIGNALS: u64 = 16 << 10;
+    /// What the driver keeps of registered host memory.
+    pub(crate) const REGISTRATION: u64 = 12 << 10;
+    /// A page of words, which is registered.
+    pub(crate) const SIGNALS: u64 = (4 << 10) + REGISTRATION;
 }
 
 #[cfg(test)]

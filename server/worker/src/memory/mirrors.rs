@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use floe_abi::{CudaError, WordOperation};
-use floe_device::Mapped;
+use floe_device::{Mapped, PAGE};
 use floe_transport::{LinkError, Sender};
 use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
 
 use crate::issue::fault::{Fault, violation};
+use crate::memory::budget::{Budget, Kept, cost};
 
 mod word_writes;
 
@@ -24,13 +25,23 @@ struct Mirror<P> {
     memory: P,
     /// The client's bytes, as far as the worker knows.
     known: Vec<u8>,
+    room: Room,
+}
+
+/// What a mirror takes of the session's host memory, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Bytes of its pages, which it has whole.
+    pages: u64,
+    _kept: Kept,
 }
 
 /// The mirrors of a session.
 pub(crate) struct Mirrors<P> {
     any: AtomicBool,
-    /// Bytes of all together.
+    /// Bytes of the pages of all together.
     most: u64,
+    budget: Budget,
     by_start: Mutex<BTreeMap<u64, Mirror<P>>>,
     /// Locked behind the others.
     writes: Mutex<WordWrites>,
@@ -38,8 +49,14 @@ pub(crate) struct Mirrors<P> {
 
 impl<P> Mirrors<P> {
     /// None yet, and never more than `most` bytes.
-    pub(crate) fn new(most: u64) -> Self {
-        Self { any: AtomicBool::new(false), most, by_start: Mutex::default(), writes: Mutex::default() }
+    pub(crate) fn new(most: u64, budget: &Budget) -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            most,
+            budget: budget.clone(),
+            by_start: Mutex::default(),
+            writes: Mutex::default(),
+        }
     }
 }
 
@@ -48,26 +65,30 @@ impl<P: Mapped> Mirrors<P> {
         floe_lock::lock(&self.by_start)
     }
 
-    /// Whether a mirror may lie there; a start that is one already and an empty one are protocol violations. OUT_OF_MEMORY
-    /// beyond what a session may have.
-    pub(crate) fn check_new(&self, at: DevicePtr, bytes: u64) -> Result<(), Fault> {
+    /// Room for a mirror there; a start that is one already and an empty one are protocol violations. OUT_OF_MEMORY beyond
+    /// what a session may have.
+    pub(crate) fn room(&self, at: DevicePtr, bytes: u64) -> Result<Room, Fault> {
         let mirrors = self.lock();
         if bytes == 0 {
             return violation(format!("an empty mirror at: {:#x}", at.0));
         }
-        let held: u64 = mirrors.values().map(|mirror| mirror.known.len() as u64).sum();
+        let held: u64 = mirrors.values().map(|mirror| mirror.room.pages).sum();
+        let pages = (at.0 % PAGE as u64).saturating_add(bytes).checked_next_multiple_of(PAGE as u64);
+        let pages = pages.filter(|pages| *pages <= self.most.saturating_sub(held));
         // Changes have offsets of 32 bits.
-        if held.saturating_add(bytes) > self.most || u32::try_from(bytes).is_err() {
+        let Some(pages) = pages.filter(|_| u32::try_from(bytes).is_ok()) else {
             let words = format!(
-                "{bytes} bytes more than {held} of mirrored memory, of at most (--mirrored-memory): {}",
+                "{bytes} bytes, in whole pages, more than {held} of mirrored memory, of at most (--mirrored-memory): {}",
                 self.most
             );
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
-        }
+        };
         if mirrors.contains_key(&at.0) {
             return violation(format!("a mirror starts there already: {:#x}", at.0));
         }
-        Ok(())
+        // Its memory, and the client's bytes.
+        let _kept = self.budget.keep(pages.saturating_mul(2).saturating_add(cost::REGISTRATION))?;
+        Ok(Room { pages, _kept })
     }
 
     /// Whether there are any.
@@ -75,9 +96,9 @@ impl<P: Mapped> Mirrors<P> {
         self.any.load(Ordering::Acquire)
     }
 
-    pub(crate) fn add(&self, at: DevicePtr, memory: P) {
+    pub(crate) fn add(&self, at: DevicePtr, memory: P, room: Room) {
         let known = vec![0; memory.bytes()];
-        self.lock().insert(at.0, Mirror { memory, known });
+        self.lock().insert(at.0, Mirror { memory, known, room });
         self.any.store(true, Ordering::Release);
     }
 

@@ -45,7 +45,7 @@ impl Alone {
             printing: Printing::default(),
             queue: Queue::new(buffer_bytes().commands, 1 << 30, Spin::default(), Expected::default()),
             log: Log::nowhere(),
-            mirrors: crate::memory::mirrors::Mirrors::new(MIRRORED),
+            mirrors: crate::memory::mirrors::Mirrors::new(MIRRORED, budget),
             descriptor: Default::default(),
             links: Links::new(budget),
             collectives: Collectives::new(None, false, 0, &Budget::default()),

@@ -133,3 +133,37 @@ fn more_than_the_operator_allows_is_refused_and_the_session_continues() {
     }
     client.ok(&MirrorMemory { at: DevicePtr(AT + 4096), bytes: MIRRORED - 4096 });
 }
+
+/// A process has memory in whole pages, of which a client could name one byte each.
+#[test]
+fn a_mirror_counts_with_its_whole_pages() {
+    let mut client = Client::new();
+    let count = MIRRORED / 4096;
+    for index in 0..count - 2 {
+        client.ok(&MirrorMemory { at: DevicePtr(AT + index * 4096), bytes: 1 });
+    }
+    // Two bytes of two pages.
+    let edge = AT + (count - 1) * 4096 - 1;
+    client.ok(&MirrorMemory { at: DevicePtr(edge), bytes: 2 });
+    let more = MirrorMemory { at: DevicePtr(AT + (count + 1) * 4096), bytes: 1 };
+    assert_eq!(client.call(&more).0, CudaError::OUT_OF_MEMORY.code());
+    client.ok(&UnmirrorMemory { at: DevicePtr(AT) });
+    client.ok(&more);
+}
+
+#[test]
+fn mirrors_are_of_the_sessions_host_memory_and_go_back_with_it() {
+    let mut client = Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), |plan| {
+        plan.host_memory = 4 << 20;
+        plan.mirrored_memory = 1 << 30;
+    });
+    for _ in 0..3 {
+        let made = |index: &u64| {
+            let mirror = MirrorMemory { at: DevicePtr(AT + index * 4096), bytes: 1 };
+            client.call(&mirror).0 == 0
+        };
+        let count = (0..1000).take_while(made).count();
+        assert!((10..200).contains(&count), "{count}");
+        client.ok(&ResetContext {});
+    }
+}

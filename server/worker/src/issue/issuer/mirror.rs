@@ -26,13 +26,13 @@ impl<D: Device> MirrorRequests for Issuer<D> {
     fn mirror_memory(&mut self, message: MirrorMemory) -> Result<Answer, Fault> {
         let MirrorMemory { at, bytes } = message;
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.shared.mirrors.check_new(at, bytes)?;
+        let room = self.shared.mirrors.room(at, bytes)?;
         if !is_place(at.0, bytes) {
             let words = format!("no place for host memory of {bytes} bytes: {:#x}", at.0);
             return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
         }
         let memory = self.device().map_host(at, size)?;
-        self.shared.mirrors.add(at, memory);
+        self.shared.mirrors.add(at, memory, room);
         body(&())
     }
 
