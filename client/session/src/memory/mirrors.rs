@@ -284,6 +284,7 @@ impl Mirrors {
         self.any.store(!ranges.is_empty(), Ordering::Release);
         drop(ranges);
         lock(&self.refused).clear();
+        self.let_looks_end();
     }
 
     /// The server has none of them any more.
@@ -291,6 +292,13 @@ impl Mirrors {
         lock(&self.ranges).clear();
         lock(&self.refused).clear();
         self.any.store(false, Ordering::Release);
+        self.let_looks_end();
+    }
+
+    /// Waits until what other threads found changed is posted: a mirror that is made at the same place is not to have changes of
+    /// the one before it.
+    fn let_looks_end(&self) {
+        drop(lock(&self.sending));
     }
 
     /// The program's changes since the last look. Words that streams wait for are looked at first, and are the last of these:
@@ -385,6 +393,9 @@ impl Mirrors {
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "these are lists of ranges, some with one")]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use floe_surface::HostBlock;
 
     use super::*;
@@ -541,6 +552,35 @@ mod tests {
         settle_unnoted(&mirrors);
         assert_eq!(look(&mirrors, false), is(6..7, 0, 1));
         assert_eq!(look(&mirrors, false), is(0..0, 0, 0));
+    }
+
+    /// Of a new mirror there, changes of the one before it would be wrong bytes, or bytes outside.
+    #[test]
+    fn a_mirror_has_ended_when_what_changed_in_it_is_posted() {
+        let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
+        let at = block.pointer().0;
+        for end in [|mirrors: &Mirrors, at| mirrors.remove(at), |mirrors: &Mirrors, _| mirrors.clear()] {
+            mirrors.add(block.range(), at, None);
+            block.range().write(&[1; 16]).unwrap();
+            let (ends, ended) = mpsc::channel();
+            std::thread::scope(|scope| {
+                let send = |_, _: Vec<MirrorRun<'_>>| {
+                    let (mirrors, ends) = (&mirrors, ends.clone());
+                    scope.spawn(move || {
+                        end(mirrors, at);
+                        ends.send(()).unwrap();
+                    });
+                    while mirrors.any() {
+                        std::thread::yield_now();
+                    }
+                    // It is not there any more, and the change is not posted yet.
+                    assert!(ended.recv_timeout(Duration::from_millis(20)).is_err());
+                    Ok(())
+                };
+                mirrors.each_change(send).unwrap();
+                ended.recv().unwrap();
+            });
+        }
     }
 
     #[test]
