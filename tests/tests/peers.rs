@@ -261,3 +261,18 @@ fn a_block_is_written_through_one_worker_and_read_through_the_other() {
     importer.send(&ReleaseBlock { block: BlockId(5) });
     importer.ok(&SynchronizeContext {});
 }
+
+/// Each page of a session's own is a descriptor of its worker's, which has 4,096 at most.
+#[test]
+fn a_session_with_all_pages_that_it_may_have_still_imports_and_hears_the_daemon() {
+    let daemon = Floed::start_with(&["--require-sandbox"], &[]);
+    let (mut owner, mut importer) = with_page(&daemon);
+    owner.ok(&CreateBlock { block: BlockId(1), bytes: BLOCK });
+    let refused = (1..5000).find(|page| importer.call(&CreateSignals { signals: SignalsId(1000 + page) }).0 != 0);
+    let refused = refused.expect("it has no more than so many");
+    assert!(refused > 3000, "{refused}");
+    importer.ok(&owner.import_block(1, 1));
+    wait_for_word(&mut importer, 9);
+    owner.kill();
+    assert_eq!(importer.answer().expect("it goes on").0, 0, "it heard of the owner's end");
+}

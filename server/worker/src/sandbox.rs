@@ -15,6 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use privileges::{Standing, empty_bounding_set};
+pub(crate) use reserved::is_scarce;
 pub use reserved::{Reserved, reserve};
 
 /// The parts of the sandbox that the operator demands.

@@ -391,13 +391,18 @@ impl Taker {
                 // They come without a descriptor.
                 Said::Turn(_) | Said::End(_) => return Err(io::Error::other("an order came with a descriptor")),
             };
-            // A daemon that does not hear it is gone, which the next call says.
-            let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            self.has_taken();
             return Ok(Some(passed));
         }
     }
 
-    /// Passes a grant, an order or a notice to the thread that waits for it. False: it is neither.
+    /// Says that a connection was taken. A daemon that does not hear it is gone, which the next call says.
+    fn has_taken(&self) {
+        let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// Passes a grant, an order or a notice to the thread that waits for it; a connection that came without its descriptor is
+    /// nobody's. False: it is none of these.
     fn tell(&self, notice: &[u8]) -> bool {
         if let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) {
             if let Some(grants) = &self.grants {
@@ -420,7 +425,16 @@ impl Taker {
                 let _ = self.end.as_ref().map(|end| end.send(order));
                 return true;
             }
-            Ok(Said::Connection(_) | Said::Modules | Said::Peer(_)) | Err(_) => {}
+            // These come with descriptors, which this process may have no more of.
+            Ok(Said::Peer(notice)) => {
+                self.notice(notice, None);
+                return true;
+            }
+            Ok(Said::Connection(Notice { role: Role::Joined | Role::Peer, .. })) => {
+                self.has_taken();
+                return true;
+            }
+            Ok(Said::Connection(_) | Said::Modules) | Err(_) => {}
         }
         let Ok(notice) = serde_json::from_slice(notice) else { return false };
         self.notice(notice, None);

@@ -374,16 +374,17 @@ impl<M: Mapped> Hub<M> {
         match notice {
             PeerNotice::Asked(question) => return Some(question),
             PeerNotice::Imported { request, bytes, gpu, from } => {
-                let outcome = descriptor.map(|file| Imported { file, bytes, gpu }).ok_or(Refused::NotSupported);
+                let outcome = descriptor.map(|file| Imported { file, bytes, gpu }).ok_or(Refused::OutOfMemory);
                 let comes = outcome.is_ok();
                 if comes {
                     self.state().imports.comes(from.session);
                 }
-                // One that nobody waits for is closed, and its owner told.
-                if self.requests.answer(request, outcome).is_err() {
-                    if comes {
-                        self.state().imports.come(from.session);
-                    }
+                let is_awaited = self.requests.answer(request, outcome).is_ok();
+                if comes && !is_awaited {
+                    self.state().imports.come(from.session);
+                }
+                // One that nobody waits for is closed, and one without a descriptor is none; its owner is told.
+                if !comes || !is_awaited {
                     self.give_back(from);
                 }
             }
@@ -396,7 +397,7 @@ impl<M: Mapped> Hub<M> {
             }
             // A connection that nobody waits for is closed.
             PeerNotice::Dialed(request) => {
-                drop(self.dials.answer(request, descriptor.ok_or(Refused::NotSupported)));
+                drop(self.dials.answer(request, descriptor.ok_or(Refused::OutOfMemory)));
             }
             PeerNotice::NotDialed(request, why) => drop(self.dials.answer(request, Err(why))),
             PeerNotice::Node(request, name) => drop(self.nodes.answer(request, Ok(name))),
@@ -447,7 +448,9 @@ fn fault_of(refused: Refused, session: u64) -> Fault {
         Refused::NotPermitted => {
             (CudaError::NOT_PERMITTED, "is not asked: too many imports have failed, or are shared")
         }
-        Refused::OutOfMemory => (CudaError::OUT_OF_MEMORY, "has no room to export more"),
+        Refused::OutOfMemory => {
+            (CudaError::OUT_OF_MEMORY, "has no room to export more, or this session's worker has none to import it")
+        }
         Refused::NotSupported => (CudaError::NOT_SUPPORTED, "has a device that does not export this"),
     };
     Fault::Explained(error, format!("session {session} {words}"))

@@ -12,6 +12,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors of a worker, at most: what the system counts by user, over all of its processes, one worker cannot use up.
 const DESCRIPTORS: u64 = 4096;
 
+/// Those that are kept for connections, imports, and the driver, where clients can make things that take one each.
+const KEPT: u64 = 512;
+
 /// A duplicate of the socket to the daemon, at a number of its own.
 #[derive(Debug)]
 pub struct Reserved(OwnedFd);
@@ -52,6 +55,13 @@ pub fn reserve(socket: BorrowedFd<'_>, is_alone: bool) -> io::Result<Reserved> {
     }
     limit_descriptors(most - 1)?;
     Ok(Reserved(duplicate))
+}
+
+/// Whether so few descriptors are left that a client is not to have this one, which is new: its number is the lowest that was
+/// free.
+pub(crate) fn is_scarce(new: &OwnedFd) -> bool {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u64::from(new.as_raw_fd().unsigned_abs()) >= most - (most / 4).min(KEPT)
 }
 
 /// The most descriptors that this process may have.

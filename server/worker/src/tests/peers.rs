@@ -215,6 +215,17 @@ fn what_cannot_be_imported_is_refused_by_name_and_let_go() {
     assert_eq!(Client::new().call(&import_block(1, 5)).0, CudaError::NOT_SUPPORTED.code());
 }
 
+/// The kernel gives a process that has its most descriptors the words alone.
+#[test]
+fn an_import_whose_descriptor_is_lost_is_refused_and_its_owner_told() {
+    let mut importer = Session::new(2, 0, PATIENCE);
+    importer.client.send(&import_block(1, 5));
+    importer.notify(&imported(&importer.import(), BLOCK, 1), None);
+    let error = CudaError::OUT_OF_MEMORY.code();
+    assert!(matches!(importer.client.get(), Some(Got::Reply { status, .. }) if status == error));
+    assert_eq!(importer.returned(), Returned { session: 1, kind: Kind::Block, object: 1 });
+}
+
 #[test]
 fn a_page_whose_memory_may_shrink_or_is_none_is_not_mapped() {
     let mut importer = Session::new(2, 0, PATIENCE);

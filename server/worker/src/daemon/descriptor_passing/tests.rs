@@ -178,3 +178,24 @@ fn orders_about_a_move_reach_the_thread_that_waits_for_them_in_order() {
     (&ours).write_all(b"x").unwrap();
     (&stream).read_exact(&mut [0]).unwrap();
 }
+
+/// The kernel gives a process that has its most descriptors the words alone.
+#[test]
+fn what_comes_without_its_descriptor_is_nobodys_and_what_is_behind_it_is_taken() {
+    let (giver, taker) = pair(MOST).unwrap();
+    let (noticed, notices) = std::sync::mpsc::channel();
+    let taker = taker.noticing(noticed);
+    let says = |said: &Said| send(&giver.socket, &serde_json::to_vec(said).unwrap(), SendFlags::NOSIGNAL).unwrap();
+    says(&Said::Peer(PeerNotice::Dialed(7)));
+    for role in [Role::Joined, Role::Peer] {
+        says(&Said::Connection(Notice { role, sent: 1, received: 1, sealed: None }));
+    }
+    giver.give(Role::Joined, Link::new(UnixStream::pair().unwrap().0.into())).unwrap();
+    assert_eq!(connection(&taker).0, Role::Joined);
+    let (notice, descriptor) = notices.try_recv().unwrap();
+    assert_eq!((notice, descriptor.is_none()), (PeerNotice::Dialed(7), true));
+    assert!((0..3).all(|_| matches!(giver.hear(), Heard::Taken)), "the daemon does not count them any longer");
+    // A session's own is its beginning.
+    says(&Said::Connection(Notice { role: Role::Session, sent: 1, received: 1, sealed: None }));
+    assert!(taker.take().is_err());
+}

@@ -18,6 +18,7 @@ use crate::issue::issuer::stream_memory::WordWork;
 use crate::issue::issuer::{Answer, Issuer, body};
 use crate::issue::objects::signals::Signals;
 use crate::peer::page::{PAGE_BYTES, Page, VALUES, WORDS};
+use crate::sandbox::is_scarce;
 
 impl<D: Device> Issuer<D> {
     /// A new page of the session's own.
@@ -25,6 +26,10 @@ impl<D: Device> Issuer<D> {
         self.signals.check_new(id.0)?;
         let none = |error| Fault::Explained(CudaError::OUT_OF_MEMORY, format!("no memory for a signal page: {error}"));
         let file = sealed_memory("floe-signals", PAGE_BYTES as u64).map_err(none)?;
+        if is_scarce(&file) {
+            let words = "no memory for a signal page: few descriptors are left";
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words.into()));
+        }
         self.map_signals(id, file, None)
     }
 
