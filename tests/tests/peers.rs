@@ -2,9 +2,10 @@
 //! In: messages, and the ends of workers. Out: the verdict, also on what is left behind.
 //! Every step of an import is interrupted by a kill at one side or the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_tests::{Floed, descendants, open_files};
@@ -15,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const KEY: [u8; 32] = [7; 32];
 const TICKET: TicketId = TicketId(1);
 const INVALID_HANDLE: u32 = 400;
+const NOT_SUPPORTED: u32 = 801;
 const PAGE_IS_OVER: u64 = 1 << 62;
 /// A granule of the CPU device, and of others.
 const BLOCK: u64 = 2 << 20;
@@ -29,6 +31,10 @@ struct Client {
 
 impl Client {
     fn attached(daemon: &Floed, ordinal: u32) -> Self {
+        Self::with_quota(daemon, ordinal, 0)
+    }
+
+    fn with_quota(daemon: &Floed, ordinal: u32, memory: u64) -> Self {
         let before: BTreeSet<u32> = descendants(daemon.process()).into_iter().collect();
         let path = daemon.unix().strip_prefix("unix://").expect("a Unix address");
         let socket = UnixStream::connect(path).expect("the daemon listens");
@@ -36,7 +42,7 @@ impl Client {
         let hello = Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" };
         client.link.send_in_person(&hello).expect("sent");
         client.answer().expect("welcome");
-        let attached = client.ok(&Attach { program: "by hand", host: "here", ordinal, ..Attach::default() });
+        let attached = client.ok(&Attach { program: "by hand", host: "here", ordinal, memory, ..Attach::default() });
         let reply = Attach::decode_reply(&attached).expect("a session");
         (client.session, client.window) = (reply.session, reply.window.0);
         client.ok(&SynchronizeContext {});
@@ -119,6 +125,16 @@ impl Client {
 
     fn map(&mut self, block: u64, at: u64) {
         self.send(&MapBlock { block: BlockId(block), offset: 0, at: DevicePtr(at), bytes: BLOCK, access: 3 });
+    }
+
+    /// Has the importers stop, and waits until all of its memory has come back.
+    fn await_free(&mut self, all: u64, stop: &AtomicBool) {
+        stop.store(true, Ordering::SeqCst);
+        let until = Instant::now() + PATIENCE;
+        while free(self) != all {
+            assert!(Instant::now() < until, "of {all} bytes it has {}", free(self));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Whether a request is still not answered.
@@ -275,4 +291,77 @@ fn a_session_with_all_pages_that_it_may_have_still_imports_and_hears_the_daemon(
     wait_for_word(&mut importer, 9);
     owner.kill();
     assert_eq!(importer.answer().expect("it goes on").0, 0, "it heard of the owner's end");
+}
+
+/// Imports blocks of the owner's that may be gone by then, and holds a few of them at a time, until it is told to stop; how many it had.
+fn import_until(importer: &mut Client, owner: u64, newest: &AtomicU64, stop: &AtomicBool) -> u64 {
+    let (mut own, mut held, mut count) = (1000, VecDeque::new(), 0);
+    while !stop.load(Ordering::SeqCst) {
+        own += 1;
+        let newest = newest.load(Ordering::SeqCst);
+        // The one that is about to be released, or that one before it.
+        let object = BlockId(newest.saturating_sub(own % 2).max(1));
+        let import = ImportBlock { session: owner, ticket: TICKET, key: &KEY, object, block: BlockId(own) };
+        match importer.call(&import).0 {
+            0 => held.push_back(own),
+            // The broker forgives one a second.
+            INVALID_HANDLE => std::thread::sleep(Duration::from_millis(1)),
+            // A new block has the number of one that it holds.
+            NOT_SUPPORTED => {}
+            other => panic!("an import fails with {other}"),
+        }
+        count += u64::from(held.back() == Some(&own));
+        if held.len() > 3 || (own.is_multiple_of(3) && !held.is_empty()) {
+            let block = BlockId(held.pop_front().expect("it has some"));
+            importer.send(&ReleaseBlock { block });
+        }
+    }
+    held.into_iter().for_each(|block| importer.send(&ReleaseBlock { block: BlockId(block) }));
+    importer.ok(&MemoryInfo {});
+    count
+}
+
+fn free(client: &mut Client) -> u64 {
+    MemoryInfo::decode_reply(&client.ok(&MemoryInfo {})).expect("its memory").free
+}
+
+/// Two importers race with the owner that releases what they import; in every second round the owner's worker is killed then.
+#[test]
+fn blocks_that_are_imported_while_they_are_released_are_nobodys_in_the_end() {
+    let daemon = Floed::start();
+    let mut importers = [1, 2].map(|ordinal| Client::with_quota(&daemon, ordinal, 64 * BLOCK));
+    let before = importers.each_mut().map(free);
+    for round in 0..6 {
+        let mut owner = Client::with_quota(&daemon, 0, 64 * BLOCK);
+        let all = free(&mut owner);
+        owner.export(TICKET, 0, 0, 0, 0);
+        let (newest, stop, session) = (AtomicU64::new(1), AtomicBool::new(false), owner.session);
+        let [one, other] = &mut importers;
+        let counts = std::thread::scope(|scope| {
+            let importing =
+                [one, other].map(|importer| scope.spawn(|| import_until(importer, session, &newest, &stop)));
+            for turn in 0..200 {
+                // Numbers are used again.
+                let block = 1 + turn % 5;
+                owner.ok(&CreateBlock { block: BlockId(block), bytes: BLOCK });
+                newest.store(block, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_micros(300 * (turn % 4)));
+                owner.send(&ReleaseBlock { block: BlockId(block) });
+            }
+            if round % 2 == 0 {
+                owner.await_free(all, &stop);
+            } else {
+                owner.kill();
+                std::thread::sleep(Duration::from_millis(5));
+                stop.store(true, Ordering::SeqCst);
+            }
+            importing.map(|importing| importing.join().expect("it imports"))
+        });
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+        let until = Instant::now() + PATIENCE;
+        while importers.each_mut().map(free) != before {
+            assert!(Instant::now() < until, "round {round}: {before:?}, and now: {:?}", importers.each_mut().map(free));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
