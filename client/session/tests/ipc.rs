@@ -486,3 +486,48 @@ fn exported_pool(owner: &Server) -> (OwnedFd, PoolPointerData) {
     assert_eq!(exporting.mem_pool_export_pointer(plain), Err(CudaError::INVALID_VALUE));
     (file, data)
 }
+
+/// The size of an imported block is the server's word, which may be any number.
+#[test]
+fn no_size_that_a_server_says_of_a_block_ends_the_program() {
+    for bytes in [0, 1, 511, BLOCK - 1, BLOCK + 1, 1 << 41, (1 << 47) + 1, u64::MAX - BLOCK, u64::MAX] {
+        let (owner, of_pool, _) = two();
+        let location = MemLocation { kind: location_type::DEVICE, id: 0 };
+        let made = MemAllocationProperties { kind: 1, requested_handle_types: 1, location, ..Default::default() };
+        let (memory, handle) = there(|| {
+            let exporting = client(&owner);
+            let physical = exporting.mem_create(BLOCK as usize, &made, 0).unwrap();
+            let memory = exporting.mem_export_to_shareable_handle(physical, ShareableKind::Descriptor).unwrap();
+            let handle = exporting.ipc_get_mem_handle(exporting.mem_alloc(1000).unwrap()).unwrap();
+            (memory, handle)
+        });
+        let (pool, data) = there(|| exported_pool(&of_pool));
+        let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+            match request {
+                Request::ImportBlock(_) => peer.reply(sequence, &ImportBlockReply { bytes }),
+                Request::ReleaseBlock(_) | Request::MapBlock(_) | Request::UnmapRange(_) => {}
+                _ => return Flow::Usual,
+            }
+            Flow::Done
+        };
+        let options = Options { server: [3; 16], session: 13, script: Some(Box::new(script)), ..Options::default() };
+        let opener = Server::start(options);
+        there(|| {
+            let client = client(&opener);
+            let opened = client.ipc_open_mem_handle(handle, 1);
+            opened.iter().for_each(|at| client.ipc_close_mem_handle(*at).unwrap());
+            let pool = client.mem_pool_import_from_shareable_handle(ShareableHandle::Descriptor(pool.as_fd())).unwrap();
+            let opened = client.mem_pool_import_pointer(pool, &data);
+            opened.iter().for_each(|at| client.mem_free(*at).unwrap());
+            let imported = client.mem_import_from_shareable_handle(borrowed(&memory)).unwrap();
+            let range = client.mem_address_reserve(BLOCK as usize, 0, DevicePtr(0), 0).unwrap();
+            for (size, offset) in [(BLOCK, 0), (0, 0), (BLOCK, BLOCK), (BLOCK, u64::MAX - BLOCK + 1)] {
+                if client.mem_map(range, size as usize, offset as usize, imported, 0).is_ok() {
+                    client.mem_unmap(range, size as usize).unwrap();
+                }
+            }
+            client.mem_release(imported).unwrap();
+            client.ctx_synchronize().unwrap();
+        });
+    }
+}
