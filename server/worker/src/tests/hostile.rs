@@ -7,6 +7,8 @@ use super::*;
 
 /// Of device memory: the fake device takes what it gives from the test's process.
 const MEMORY: u64 = 64 << 20;
+/// Where host memory may lie.
+const PLACE: u64 = 0x6000_0000_0000;
 const MESSAGES: usize = 40;
 const SESSIONS: u64 = 100;
 
@@ -21,7 +23,7 @@ impl Random {
 
     /// A number that is likely to lie at a border.
     fn word(&mut self) -> u64 {
-        const WORDS: [u64; 20] = [
+        const WORDS: [u64; 24] = [
             0,
             0,
             0,
@@ -38,6 +40,10 @@ impl Random {
             BASE + BLOCK - 4,
             BASE + BLOCK,
             BLOCK,
+            PLACE,
+            PLACE,
+            PLACE + 4,
+            PLACE + 4096,
             1 << 32,
             1 << 63,
             u64::MAX - 3,
