@@ -2,7 +2,9 @@
  *   mirrored_steady SEED ROUNDS [stands]
  * In each round the program writes, kernels write from one memory to another, and the program looks: behind a wait for the stream, or
  * when it sees a word that the stream writes. With `stands` the stream stands first in every second round, until the program has
- * written more and then a word. Some of the memory is registered again at other places, or allocated anew, all the time. */
+ * written more and then a word. Some of the memory is registered again at other places, or allocated anew, all the time. Another thread
+ * works with memory of its own meanwhile, and has the client look at all memory at any time. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +30,8 @@ struct mix { struct memory *to, *from; size_t to_at, from_at, count; uint32_t va
 static struct memory all[MEMORIES];
 static volatile uint32_t *words;
 static uint8_t *region;
-static void *mixing, *stream;
+static void *context, *mixing, *stream;
+static volatile int is_over;
 static uint64_t state, words_at;
 
 static uint32_t below(uint64_t limit) {
@@ -89,6 +92,26 @@ static void launch(struct mix *mix) {
     DO(CUDA("cuLaunchKernel", mixing, (count + 255) / 256, 1u, 1u, 256u, 1u, 1u, 0u, stream, parameters, (void *)0));
 }
 
+static void *others(void *unused) {
+    void *own;
+    DO(CUDA("cuCtxSetCurrent", context));
+    DO(CUDA("cuStreamCreate", &own, 1u));
+    uint8_t *host = pinned(2);
+    uint64_t to = place(host), from = to + 1;
+    uint32_t count = 1, value = 7;
+    void *parameters[] = { &to, &from, &count, &value };
+    for (uint32_t round = 0; !is_over; round++) {
+        host[1] = (uint8_t)round;
+        DO(CUDA("cuLaunchKernel", mixing, 1u, 1u, 1u, 32u, 1u, 1u, 0u, own, parameters, (void *)0));
+        DO(CUDA("cuStreamSynchronize", own));
+        if (host[0] != (uint8_t)(round + 7)) {
+            printf("beside, round %u: %u\n", round, host[0]);
+            exit(1);
+        }
+    }
+    return unused;
+}
+
 static void expect(const struct mix *mix) {
     for (size_t each = 0; each < mix->count; each++)
         mix->to->wanted[mix->to_at + each] = (uint8_t)(mix->from->wanted[mix->from_at + each] + mix->value);
@@ -134,7 +157,8 @@ static void work(uint32_t round, uint32_t stands) {
 }
 
 int main(int count, char **arguments) {
-    void *context, *module;
+    void *module;
+    pthread_t beside;
     if (count < 3) return 2;
     state = strtoull(arguments[1], 0, 10) + 1;
     uint32_t rounds = (uint32_t)strtoul(arguments[2], 0, 10);
@@ -149,6 +173,7 @@ int main(int count, char **arguments) {
     allocate(&all[1], 5000);
     allocate(&all[2], LARGEST);
     enroll(&all[3]);
+    pthread_create(&beside, 0, others, 0);
     for (uint32_t round = 1; round <= rounds; round++) {
         work(round, count > 3 && round % 2);
         if (round % 7 == 0) {
@@ -160,6 +185,8 @@ int main(int count, char **arguments) {
             allocate(&all[1], 1 + below(9000));
         }
     }
+    is_over = 1;
+    pthread_join(beside, 0);
     puts("right");
     return 0;
 }

@@ -43,6 +43,20 @@ fn every_byte_of_mirrored_memory_is_right_over_a_wire_that_is_cut() {
     assert!(cutter.cuts() > 20, "{}", cutter.cuts());
 }
 
+/// On one machine what is allocated is shared, and what is registered in parts of pages is mirrored: a stream that waits for a word of
+/// the one reads the other.
+#[test]
+fn every_byte_is_right_where_words_are_shared_and_memory_is_mirrored() {
+    let (_folder, program) = built_c("mirrored_steady");
+    let daemon = daemon();
+    for address in [daemon.unix().to_owned(), daemon.shm()] {
+        for seed in ["1", "3", "8"] {
+            let outcome = steady(&program, &[seed, "300", "stands"], &daemon, &address).run_within(PATIENCE);
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{seed}: {}", outcome.stderr);
+        }
+    }
+}
+
 #[test]
 fn every_byte_of_mirrored_memory_is_right_in_a_session_that_moves() {
     let (_folder, program) = built_c("mirrored_steady");
@@ -59,7 +73,7 @@ fn every_byte_of_mirrored_memory_is_right_where_both_happen() {
     let (_folder, program) = built_c("mirrored_steady");
     let daemon = daemon();
     let cutter = cut_at_random(&daemon, 8);
-    let run = || steady(&program, &["3", ROUNDS], &daemon, &cutter.address()).run_within(PATIENCE);
+    let run = || steady(&program, &["3", "40"], &daemon, &cutter.address()).run_within(PATIENCE);
     let (outcome, moves) = moving(&daemon, true, run);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "right\n"), "{}{moves:?}", outcome.stderr);
     assert!(cutter.cuts() > 20 && moves.done > 3, "{} {moves:?}", cutter.cuts());

@@ -4,13 +4,18 @@
 
 mod scripted;
 
+use std::time::Duration;
+
 use floe_abi::stream_memory_operation::{BARRIER, WAIT_VALUE_32, WAIT_VALUE_64, WRITE_VALUE_32, WRITE_VALUE_64};
 use floe_abi::*;
 use floe_session::Client;
 use floe_surface::marshal::graph as graphs;
 use floe_surface::*;
-use floe_wire::{Progress, Request};
+use floe_wire::{Progress, Request, RunHostFunction};
 use scripted::*;
+
+/// After so long nothing comes any more, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn on_word(operation: u32, at: u64, value: u64, flags: u32) -> StreamMemoryOperation {
     StreamMemoryOperation::on_word(operation, DevicePtr(at), value, flags)
@@ -104,6 +109,38 @@ fn what_the_program_writes_to_a_word_a_stream_waits_for_is_sent_without_a_call()
     memory.write(&[3]).unwrap();
     until("the release", || server.count("WriteMirror") == 2);
     wait_is_known_to_be_over(client, &server);
+}
+
+/// The worker sees a shared word at once, and mirrored memory that the program wrote before it when it is sent.
+#[test]
+fn a_stream_that_waits_for_a_shared_word_goes_on_when_mirrored_memory_is_sent() {
+    let (said, stands) = std::sync::mpsc::channel();
+    let script = move |request: &Request<'_>, _: u64, peer: &mut Peer| {
+        let Request::HostFunction(message) = request else { return Flow::Usual };
+        said.send((message.function, peer.sender.clone())).unwrap();
+        Flow::Done
+    };
+    let options = Options { script: Some(Box::new(script)), maps: true, shares: true, ..Options::default() };
+    let server = Server::start(options);
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    let wait = || client.stream_batch_mem_op(Stream::LEGACY, &[on_word(WAIT_VALUE_32, pointer.0, 3, 1)], 0).unwrap();
+    wait();
+    // Parts of pages are mirrored on one machine, too.
+    let mut own = vec![0; 100];
+    let memory = host(&mut own);
+    client.mem_host_register(memory, 2).unwrap();
+    client.mem_host_get_device_pointer(memory.pointer(), 0).unwrap();
+    assert_eq!((server.count("MirrorMemory"), server.count("HostFunction")), (1, 0), "nothing was mirrored before");
+    wait();
+    let (function, sender) = stands.recv_timeout(PATIENCE).unwrap();
+    memory.write(&[5]).unwrap();
+    pinned(pointer, 8).write(&[3]).unwrap();
+    assert_eq!(server.count("WriteMirror"), 0);
+    sender.send(&RunHostFunction { function, status: 0 }, |_| ()).unwrap();
+    server.wait_for("HostFunctionDone", 1);
+    let names = server.names();
+    assert!(names.ends_with(&["WriteMirror", "HostFunctionDone"]), "{names:?}");
 }
 
 #[test]

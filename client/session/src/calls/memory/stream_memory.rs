@@ -26,8 +26,10 @@ use crate::vgpu::connection::HostWork;
 pub(crate) struct Waits {
     /// Whether for anything.
     any: bool,
-    /// Whether for a word of host memory.
+    /// Whether for a word of host memory of which the worker has a copy.
     of_host: bool,
+    /// Whether for a word of host memory that the worker shares: it sees what the program writes there at once.
+    of_shared: bool,
     /// Whether streams also write words of memory that the worker shares: the program sees these at once.
     shows: bool,
 }
@@ -35,8 +37,12 @@ pub(crate) struct Waits {
 impl Waits {
     /// The same with what other work waits for.
     pub(crate) fn with(self, other: Self) -> Self {
-        let (any, of_host, shows) = (self.any || other.any, self.of_host || other.of_host, self.shows || other.shows);
-        Self { any, of_host, shows }
+        Self {
+            any: self.any || other.any,
+            of_host: self.of_host || other.of_host,
+            of_shared: self.of_shared || other.of_shared,
+            shows: self.shows || other.shows,
+        }
     }
 }
 
@@ -80,12 +86,11 @@ impl Client {
             }
             WordOperation::Wait { at, bytes, value, .. } => {
                 let (at, reach) = self.check_word(at, bytes, vgpu)?;
-                // A shared word is the device's own to look at: nothing is to be sent.
-                let of_host = reach == Some(Reach::Mirrored);
+                let [of_host, of_shared] = [Reach::Mirrored, Reach::Shared].map(|its| reach == Some(its));
                 if of_host {
                     vgpu.mirrors.add_word(at.0, bytes as usize);
                 }
-                (message(at, value, operation.flags), Waits { any: true, of_host, ..Waits::default() })
+                (message(at, value, operation.flags), Waits { any: true, of_host, of_shared, ..Waits::default() })
             }
             WordOperation::Flush | WordOperation::Barrier => {
                 (message(DevicePtr(0), 0, operation.barrier_flags), Waits::default())
@@ -140,15 +145,30 @@ impl Client {
         // The program may have written between the last look and the mirror's making.
         vgpu.send_mirrors()?;
         // As with host functions.
-        let _held = vgpu.far.hold();
+        let held = vgpu.far.hold();
         let sequence = vgpu.connection.post(message)?;
         stream.progress().issue(sequence);
         if waits.any {
             vgpu.watched.stands(stream.progress(), sequence);
         }
+        drop(held);
         // The server says by itself when a wait is over.
         vgpu.connection.watch();
+        if waits.of_shared && vgpu.mirrors.any() {
+            Self::send_mirrors_behind(stream)?;
+        }
         if waits.of_host { vgpu.watch_mirrors(stream.progress(), sequence) } else { Ok(()) }
+    }
+
+    /// Has the stream go on when what the program has written to mirrored memory is sent: it may have let the stream go by a word
+    /// that the worker shares, and sees ahead of that.
+    fn send_mirrors_behind(stream: &StreamState) -> CudaResult<()> {
+        let vgpu = Arc::downgrade(&stream.vgpu);
+        let send = move || {
+            // A link that has failed needs nothing.
+            let _ = vgpu.upgrade().map(|vgpu| vgpu.send_mirrors());
+        };
+        stream.vgpu.host_function(stream.progress(), HostWork::Own(Box::new(send)))
     }
 }
 
