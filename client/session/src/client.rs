@@ -214,11 +214,6 @@ impl Client {
         DeviceState::new(vgpu, primary, MemPool(pool.value()))
     }
 
-    /// Whether there are several devices.
-    pub(crate) fn has_several(&self) -> CudaResult<bool> {
-        self.devices().map(|devices| devices.len() > 1)
-    }
-
     /// All devices; NOT_INITIALIZED before `cuInit`.
     pub(crate) fn devices(&self) -> CudaResult<&[DeviceState]> {
         self.state.get().map(|ready| ready.devices.as_slice()).ok_or(CudaError::NOT_INITIALIZED)

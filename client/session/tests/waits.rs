@@ -1,5 +1,5 @@
-//! Waits of a thread for several vGPUs: when each server is asked.
-//! In: two scripted servers. Out: what each was told, and in which order.
+//! Waits of a thread for several streams, of one vGPU or of several: when each is asked about.
+//! In: one or two scripted servers. Out: what each was told, and in which order.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod scripted;
@@ -184,4 +184,148 @@ fn a_wait_does_not_stand_where_another_vgpu_takes_nothing() {
     program.wait(0);
     release.send(()).unwrap();
     program.wait(1);
+}
+
+/// A program with streams of one vGPU.
+struct One<'s> {
+    client: &'static Client,
+    server: &'s Server,
+    streams: Vec<Stream>,
+}
+
+impl<'s> One<'s> {
+    fn new(server: &'s Server, streams: usize) -> Self {
+        let client = client(server);
+        let streams = (0..streams).map(|_| client.stream_create(stream_flags::NON_BLOCKING).unwrap()).collect();
+        Self { client, server, streams }
+    }
+
+    /// Puts work on all streams.
+    fn work_on_all(&self) {
+        (0..self.streams.len()).for_each(|stream| self.work(stream));
+    }
+
+    fn work(&self, stream: usize) {
+        let at = self.client.mem_alloc(64).unwrap();
+        self.client.memset_d8_async(at, 0, 64, self.streams[stream]).unwrap();
+    }
+
+    fn wait(&self, stream: usize) {
+        self.client.stream_synchronize(self.streams[stream]).unwrap();
+    }
+
+    /// The streams that were asked about so far, by their index among the program's.
+    fn asked(&self) -> Vec<usize> {
+        let seen = self.server.seen();
+        let ids: Vec<u64> = seen
+            .iter()
+            .filter_map(
+                |seen| if let Request::CreateStream(made) = seen.request() { Some(made.stream.0) } else { None },
+            )
+            .collect();
+        let asked = seen.iter().filter_map(|seen| {
+            let Request::SynchronizeStream(asked) = seen.request() else { return None };
+            ids.iter().position(|id| *id == asked.stream.0)
+        });
+        asked.collect()
+    }
+}
+
+#[test]
+fn who_has_waited_for_two_streams_asks_for_the_others_with_the_second() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 6);
+    program.work_on_all();
+    (0..6).for_each(|stream| program.wait(stream));
+    assert_eq!(program.asked(), [0, 2, 3, 4, 5, 1], "the one that is waited for last, so that all leave at once");
+    // From then on with the first.
+    program.work_on_all();
+    (0..6).for_each(|stream| program.wait(stream));
+    assert_eq!(program.asked()[6..], [1, 2, 3, 4, 5, 0]);
+}
+
+/// The server answers the second stream's question last, as it came: then the other answers are here.
+#[test]
+fn answers_that_come_with_the_second_streams_are_not_waited_for() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 6);
+    let waits = || program.client.statistics().waited.iter().sum::<u64>();
+    for expected in [2, 1] {
+        program.work_on_all();
+        let before = waits();
+        (0..6).for_each(|stream| counted(program.client, |_| program.wait(stream)));
+        assert_eq!(waits() - before, expected, "for the first and the second, then for the first");
+    }
+}
+
+#[test]
+fn a_stream_with_new_work_is_asked_about_again() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 3);
+    program.work_on_all();
+    program.wait(0);
+    program.wait(1);
+    program.work(2);
+    program.wait(2);
+    assert_eq!(program.asked(), [0, 2, 1, 2]);
+}
+
+#[test]
+fn a_stream_that_is_not_waited_for_is_asked_about_once() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 3);
+    for _ in 0..5 {
+        program.work_on_all();
+        program.wait(0);
+        program.wait(1);
+    }
+    assert_eq!(program.asked().iter().filter(|stream| **stream == 2).count(), 1);
+}
+
+#[test]
+fn who_waits_for_one_stream_asks_about_no_other() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 3);
+    for _ in 0..5 {
+        program.work_on_all();
+        program.wait(1);
+    }
+    assert_eq!(program.asked(), [1; 5]);
+}
+
+/// A question about it would be work of its own, for which other streams wait.
+#[test]
+fn the_default_stream_is_asked_about_by_its_own_wait_only() {
+    let server = Server::scripted(|_, _, _| Flow::Usual);
+    let program = One::new(&server, 2);
+    let at = program.client.mem_alloc(64).unwrap();
+    for _ in 0..3 {
+        program.work_on_all();
+        program.client.memset_d8_async(at, 0, 64, Stream::LEGACY).unwrap();
+        program.wait(0);
+        program.wait(1);
+        assert_eq!(server.count(ASKED), program.asked().len(), "the program's streams alone");
+        program.client.memset_d8_async(at, 0, 64, Stream::LEGACY).unwrap();
+        program.client.ctx_synchronize().unwrap();
+    }
+}
+
+#[test]
+fn a_failed_answer_beside_a_wait_for_the_same_vgpu_is_told_once() {
+    let mut asked = 0;
+    let server = Server::scripted(move |request, sequence, peer| {
+        asked += usize::from(matches!(request, Request::SynchronizeStream(_)));
+        if !matches!(request, Request::SynchronizeStream(_)) || asked != 2 {
+            return Flow::Usual;
+        }
+        peer.reply_with(sequence, CudaError::LAUNCH_TIMEOUT.code(), 0, "", &[]);
+        Flow::Done
+    });
+    let program = One::new(&server, 3);
+    program.work_on_all();
+    program.wait(0);
+    // The answer about the third stream is here before the second's, which reports it.
+    let waited = program.client.stream_synchronize(program.streams[1]);
+    assert_eq!(waited, Err(CudaError::LAUNCH_TIMEOUT));
+    assert_eq!(program.asked(), [0, 2, 1]);
 }

@@ -177,9 +177,7 @@ impl StreamCalls for Client {
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        if self.has_several()? {
-            thread::own().waited.begin(&stream.vgpu, stream.progress())?;
-        }
+        thread::own().waited.begin(&stream.vgpu, stream.progress())?;
         stream.vgpu.await_stream(stream.progress())?;
         stream.vgpu.note_wait();
         Ok(())

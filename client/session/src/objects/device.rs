@@ -97,6 +97,7 @@ impl DeviceState {
         lock(&vgpu.changed_limits).clear();
         lock(&vgpu.cache_configs).clear();
         floe_lock::write(&vgpu.globals).clear();
+        vgpu.order.end_all();
         // A program that ends a context may free the memory that its copies write.
         let result = if wait || vgpu.mirrors.any() || vgpu.sharing.any() || vgpu.uses_host_memory() {
             let asked = vgpu.end_lane_with(|| vgpu.connection.begin_at_once(&ResetContext {}));

@@ -154,8 +154,8 @@ impl StreamState {
     pub(crate) fn abandon(&self) {
         if self.is_valid() && !self.gone.swap(true, Ordering::AcqRel) {
             let _held = self.vgpu.far.hold();
-            let _ = self.vgpu.connection.post(&DestroyStream { stream: self.id() });
-            self.vgpu.order.retire(&self.progress);
+            let destroy = || self.vgpu.connection.post(&DestroyStream { stream: self.id() });
+            let _ = self.vgpu.order.destroy(&self.progress, destroy);
         }
     }
 

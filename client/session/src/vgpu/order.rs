@@ -138,6 +138,8 @@ pub(crate) struct Order {
     news: AtomicU64,
     /// Streams that do not wait for the legacy default stream: each synchronous copy of pinned memory asks.
     unblocking: AtomicUsize,
+    /// Written while the server is told that streams end, read while it is asked about one by who does not own it.
+    ending: RwLock<()>,
 }
 
 impl Default for Order {
@@ -151,7 +153,7 @@ impl Order {
     pub(crate) fn new() -> Self {
         let legacy = StreamProgress::new(LEGACY, true);
         let streams = RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))]));
-        Self { streams, legacy, news: AtomicU64::new(0), unblocking: AtomicUsize::new(0) }
+        Self { streams, legacy, news: AtomicU64::new(0), unblocking: AtomicUsize::new(0), ending: RwLock::default() }
     }
 
     /// Adds streams or takes some away.
@@ -174,8 +176,31 @@ impl Order {
         progress
     }
 
+    /// Names a stream to the server by `act`, unless it is destroyed. No thread destroys it meanwhile: the server takes a stream that
+    /// it does not have for a broken contract.
+    pub(crate) fn while_it_lasts<T>(&self, progress: &StreamProgress, act: impl FnOnce() -> T) -> Option<T> {
+        let _lasts = floe_lock::read(&self.ending);
+        (!progress.is_retired()).then(act)
+    }
+
+    /// Destroys a stream, of which `act` tells the server.
+    pub(crate) fn destroy<T>(&self, progress: &Arc<StreamProgress>, act: impl FnOnce() -> T) -> T {
+        let _ends = floe_lock::write(&self.ending);
+        let told = act();
+        self.retire(progress);
+        told
+    }
+
+    /// All streams but the legacy one end with the context, as the server is about to be told.
+    pub(crate) fn end_all(&self) {
+        let _ends = floe_lock::write(&self.ending);
+        let streams = self.read();
+        let made = streams.values().filter(|progress| progress.stream != LEGACY);
+        made.for_each(|progress| progress.retired.store(true, Ordering::Release));
+    }
+
     /// The stream is destroyed. Its outstanding work still counts, until a synchronize of the context proves it complete.
-    pub(crate) fn retire(&self, progress: &Arc<StreamProgress>) {
+    fn retire(&self, progress: &Arc<StreamProgress>) {
         progress.retired.store(true, Ordering::Release);
         if progress.is_idle() {
             self.change(|streams| drop(streams.remove(&progress.stream)));
@@ -227,10 +252,7 @@ impl Order {
     /// The context is gone with all its streams but the legacy one, and so is their work.
     pub(crate) fn reset(&self, sequence: u64) {
         self.all_completed(sequence);
-        self.read()
-            .values()
-            .filter(|its| its.stream != LEGACY)
-            .for_each(|its| its.retired.store(true, Ordering::Release));
+        self.end_all();
         self.change(|streams| streams.retain(|stream, _| *stream == LEGACY));
     }
 
@@ -525,6 +547,26 @@ mod tests {
         order.add(4, false);
         order.reset(6);
         assert!(!order.has_unblocking());
+    }
+
+    #[test]
+    fn no_stream_is_named_to_the_server_behind_its_end() {
+        let order = Order::new();
+        for id in 1..500 {
+            let (stream, told) = (order.add(id, false), std::sync::Mutex::new(Vec::new()));
+            let tell = |word| told.lock().unwrap().push(word);
+            std::thread::scope(|scope| {
+                scope.spawn(|| while order.while_it_lasts(&stream, || tell("ask")).is_some() {});
+                if id % 2 == 0 {
+                    order.destroy(&stream, || tell("end"));
+                } else {
+                    order.end_all();
+                    tell("end");
+                }
+            });
+            let told = told.into_inner().unwrap();
+            assert_eq!(told.iter().position(|word| *word == "end"), Some(told.len() - 1), "{id}");
+        }
     }
 
     #[test]

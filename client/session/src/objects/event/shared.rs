@@ -143,7 +143,6 @@ fn on_passing_stream<R>(
     vgpu.connection.post(&CreateStream { stream, flags: stream_flags::NON_BLOCKING, priority: 0 })?;
     let progress = vgpu.order.add(stream.0, false);
     let result = work(stream, &progress);
-    let destroyed = vgpu.connection.post(&DestroyStream { stream });
-    vgpu.order.retire(&progress);
+    let destroyed = vgpu.order.destroy(&progress, || vgpu.connection.post(&DestroyStream { stream }));
     destroyed.and(result)
 }

@@ -31,10 +31,10 @@ impl Connection {
         self.ask_mark(&message, progress, None, Leave::Now)
     }
 
-    /// The same, which the caller does not stand for where the link takes no more at the moment.
-    pub(crate) fn mark_readily(&self, progress: &Arc<StreamProgress>) -> CudaResult<Ticket> {
+    /// The same, leaving as told: the caller does not stand for it.
+    pub(crate) fn mark_ahead(&self, progress: &Arc<StreamProgress>, leave: Leave) -> CudaResult<Ticket> {
         let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
-        self.ask_mark(&message, progress, None, Leave::Readily)
+        self.ask_mark(&message, progress, None, leave)
     }
 
     /// The same of an event, which records the work of this stream up to this frame.
