@@ -55,6 +55,32 @@ fn attributes_that_every_device_takes_are_set_without_waiting_and_occupancy_reme
 }
 
 #[test]
+fn who_asks_about_two_sizes_of_blocks_waits_for_no_other() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let ask = |block: i32, shared: usize| {
+        let blocks =
+            |client: &Client| client.occupancy_max_active_blocks_per_multiprocessor(function, block, shared, 0);
+        let before = client.statistics().waits_with_context;
+        assert_eq!(counted(client, blocks), Ok(4));
+        client.statistics().waits_with_context - before
+    };
+    // Sizes that are no whole warps are no walk.
+    assert_eq!([ask(33, 0), ask(34, 0), ask(1024, 0)], [1; 3]);
+    assert_eq!(server.count("MaxActiveBlocks"), 3);
+    assert_eq!(ask(992, 0), 1);
+    let others: u64 = (1..=32).map(|warps| ask(warps * 32, 0)).sum();
+    assert_eq!((others, server.count("MaxActiveBlocks")), (0, 2 + 32));
+    // With other shared memory it is another walk.
+    assert_eq!([ask(32, 1024), ask(64, 1024), ask(96, 1024)], [1, 1, 0]);
+    // What was asked before an attribute changed is not taken.
+    client.func_set_cache_config(function, 1).unwrap();
+    assert_eq!([ask(96, 1024), ask(128, 1024), ask(160, 1024)], [1, 1, 0]);
+}
+
+#[test]
 fn occupancy_is_asked_again_where_something_else_than_a_setting_has_changed_and_after_an_error() {
     let mut asked = 0;
     let server = Server::scripted(move |request, sequence, peer| match request {

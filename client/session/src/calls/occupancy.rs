@@ -73,13 +73,15 @@ impl FunctionState {
         Ok(())
     }
 
-    /// Asks for the answers to questions that libraries ask next, together with the one that is waited for (`--far`).
+    /// Asks for the answers to questions that the program asks next, together with the one that is waited for: of a walk through
+    /// the sizes of blocks, and (`--far`) those that libraries ask.
     fn ask_what_follows(&self, asked: &Asked, now: Moment) -> CudaResult<()> {
-        if !self.is_noted() {
-            return Ok(());
-        }
         let vgpu = &self.vgpu;
-        for question in asked.question.followers(asked.settings) {
+        let mut following = lock(&vgpu.occupancy).walked(asked);
+        if self.is_noted() {
+            following.extend(asked.question.followers(asked.settings));
+        }
+        for question in following {
             let following = Asked { question, ..*asked };
             if lock(&vgpu.occupancy).may_foresee(&following) {
                 let ticket = fitting::ask_early(vgpu, following.kernel, &following.question)?;

@@ -109,6 +109,10 @@ pub(crate) enum Question {
 const MOST_EXPECTED: usize = 4096;
 /// The sizes of clusters that libraries walk through, in blocks: as many as any group of multiprocessors has room for.
 const ROW: u32 = 32;
+/// Threads of a warp, in whose multiples programs walk through the sizes of blocks.
+const WARP: i32 = 32;
+/// Warps of the largest block.
+const MOST_WARPS: i32 = 32;
 
 impl Question {
     /// What libraries ask right behind this question about a kernel that is set so. They look for the best size of a cluster by
@@ -176,6 +180,18 @@ impl Occupancy {
     pub(crate) fn may_foresee(&self, asked: &Asked) -> bool {
         let is_known = self.answers.contains_key(asked) || self.expected.contains_key(asked);
         !is_known && self.expected.len() < MOST_EXPECTED
+    }
+
+    /// The questions that a program will come to which has asked about a kernel with another size of blocks before, and all else the
+    /// same: it walks through the sizes.
+    pub(crate) fn walked(&self, asked: &Asked) -> Vec<Question> {
+        let Question::Blocks { block, shared, flags } = asked.question else { return Vec::new() };
+        let others: Vec<Question> = (1..=MOST_WARPS)
+            .map(|warps| Question::Blocks { block: warps * WARP, shared, flags })
+            .filter(|other| *other != asked.question)
+            .collect();
+        let is_known = |question: &Question| self.answers.contains_key(&Asked { question: question.clone(), ..*asked });
+        if block % WARP == 0 && others.iter().any(is_known) { others } else { Vec::new() }
     }
 
     /// The answer that was asked for early, once.
