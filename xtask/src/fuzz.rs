@@ -11,9 +11,9 @@ use crate::toolchain::{self, repository};
 
 /// Seconds per target in `cargo xtask test`, those that run kernels first: a guard against regressions; real fuzzing runs
 /// for hours.
-const SECONDS_IN_CI: [(&str, u32); 2] = [("ptx_execute", 20), ("ptx_lanes", 20)];
+const SECONDS_IN_CI: [(&str, u32); 2] = [("ptx_execute", 12), ("ptx_lanes", 12)];
 /// Of the others.
-const OTHERS_IN_CI: u32 = 4;
+const OTHERS_IN_CI: u32 = 3;
 
 /// The version of cargo-fuzz that is installed.
 const CARGO_FUZZ: &str = "0.13.2";
