@@ -162,17 +162,22 @@ pub(crate) mod stubborn {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    use rustix::net::sockopt::set_socket_linger;
+    use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
     /// How long its end is delayed: longer than any test waits.
     const LINGER: Duration = Duration::from_secs(600);
+    /// Bytes of a queue. Left to the system they grow until the other side takes all that was sent, or until the system lacks
+    /// memory for sockets and breaks connections: then nothing lingers.
+    const QUEUE: usize = 64 << 10;
 
     /// Sends a byte and a connection with a full queue that lingers over a Unix socket. Its end is delayed until the
     /// returned sockets are dropped.
     pub(crate) fn make(peer: UnixStream) -> (UnixStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        set_socket_recv_buffer_size(&listener, QUEUE).expect("set");
         let mut near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
         let far = listener.accept().expect("accepted").0;
+        set_socket_send_buffer_size(&near, QUEUE).expect("set");
         near.set_nonblocking(true).expect("set");
         let mut full = 0;
         while full < 20 {
