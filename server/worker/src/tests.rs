@@ -415,13 +415,11 @@ fn of_events_that_are_waited_for_right_behind_their_records_one_is_looked_at() {
     };
     let followed: Vec<_> = (10..18).map(|event| follow(&mut client, event)).collect();
     client.ok(&MemoryInfo {});
-    client.device.asked_about();
-    client.nothing_comes();
-    assert_eq!(client.device.asked_about(), 1);
+    client.device.forget_asked_about();
+    client.device.expect_asked_about(1);
     // One that is waited for later is in no order with the stream's.
     let later = client.send(&SynchronizeEvent { event: EventId(12) });
-    client.nothing_comes();
-    assert_eq!(client.device.asked_about(), 2);
+    client.device.expect_asked_about(2);
     client.device.release(0);
     let came: Vec<_> = (0..11).map(|_| client.get()).collect();
     for request in std::iter::once(copy).chain(followed).chain([later]) {

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
+use super::PATIENCE;
 use super::moving::slabs::Slabs;
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
@@ -445,9 +447,21 @@ impl Fake {
         std::mem::take(&mut self.state().asked_by).into_iter().collect()
     }
 
-    /// How many events have been asked for since this was asked.
-    pub(super) fn asked_about(&self) -> usize {
-        std::mem::take(&mut self.state().asked_about).len()
+    /// Waits until so many events were asked for since this was asked, and then for a moment: no more are.
+    pub(super) fn expect_asked_about(&self, count: usize) {
+        let (asked, end) = (|| self.state().asked_about.len(), Instant::now() + PATIENCE);
+        while asked() < count {
+            assert!(Instant::now() < end, "of {count}: {}", asked());
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(asked(), count);
+        self.forget_asked_about();
+    }
+
+    /// The events that were asked for do not count any longer.
+    pub(super) fn forget_asked_about(&self) {
+        self.state().asked_about.clear();
     }
 
     /// From here on every use of the device is this error.
