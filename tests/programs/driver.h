@@ -1,8 +1,10 @@
 /* The driver's library for programs that need no CUDA header: its functions by name, and an end at the first error. A program that
  * uses it opens the library first: `open_driver()`, or `use_first_device()`. */
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void *cuda;
 
@@ -26,4 +28,19 @@ static inline void use_first_device(void **context) {
     DO(CUDA("cuInit", 0u));
     DO(CUDA("cuDevicePrimaryCtxRetain", context, 0));
     DO(CUDA("cuCtxSetCurrent", *context));
+}
+
+/* Pinned memory of zeros. */
+static inline void *new_pinned(size_t bytes) {
+    void *made;
+    DO(CUDA("cuMemHostAlloc", &made, bytes, 0u));
+    memset(made, 0, bytes);
+    return made;
+}
+
+/* The address that kernels have for pinned or registered memory. */
+static inline uint64_t place_of(void *host) {
+    uint64_t at;
+    DO(CUDA("cuMemHostGetDevicePointer_v2", &at, host, 0u));
+    return at;
 }

@@ -54,19 +54,6 @@ static uint64_t memory(size_t bytes) {
     return at;
 }
 
-static uint8_t *pinned(size_t bytes) {
-    void *made;
-    DO(CUDA("cuMemHostAlloc", &made, bytes, 0u));
-    memset(made, 0, bytes);
-    return made;
-}
-
-static uint64_t place(void *host) {
-    uint64_t at;
-    DO(CUDA("cuMemHostGetDevicePointer_v2", &at, host, 0u));
-    return at;
-}
-
 static void is(const char *what, uint32_t round, uint32_t value, uint32_t wanted) {
     if (value == wanted) return;
     printf("%s, round %u: %u, and not %u\n", what, round, value, wanted);
@@ -78,15 +65,15 @@ static void late(void) {
     uint64_t from = memory(BYTES), to = memory(BYTES);
     uint32_t got;
     for (uint32_t round = 0; round < 8; round++) {
-        uint8_t *host = pinned(BYTES);
+        uint8_t *host = new_pinned(BYTES);
         set(stream, from, BYTES, 7);
         slow(stream, SLOW);
         DO(CUDA("cuMemcpyDtoHAsync_v2", host, from, (size_t)BYTES, stream));
         switch (round % 4) {
         case 0: copy(stream, to, (uint64_t)host + BYTES - 4); break;
-        case 1: copy(stream, to, place(host) + BYTES - 4); break;
+        case 1: copy(stream, to, place_of(host) + BYTES - 4); break;
         case 2:
-            place(host);
+            place_of(host);
             DO(CUDA("cuMemcpyHtoDAsync_v2", to, host + BYTES - 4, (size_t)4, stream));
             break;
         case 3: DO(CUDA("cuMemsetD8Async", (uint64_t)host, 0u, (size_t)BYTES, stream)); break;
@@ -100,8 +87,8 @@ static void late(void) {
 
 static void elapsed(void) {
     void *stream = new_stream(), *begin, *end;
-    uint8_t *mapped = pinned(BYTES), *plain = pinned(BYTES);
-    uint64_t device = place(mapped), from = memory(BYTES);
+    uint8_t *mapped = new_pinned(BYTES), *plain = new_pinned(BYTES);
+    uint64_t device = place_of(mapped), from = memory(BYTES);
     DO(CUDA("cuEventCreate", &begin, 0u));
     DO(CUDA("cuEventCreate", &end, 0u));
     for (uint32_t round = 1; round < 20; round++) {
@@ -138,9 +125,9 @@ static void polled(void) {
     pthread_t threads[THREADS];
     void *stream = new_stream();
     /* The word lies ahead of what the kernel writes, or behind it. */
-    volatile uint8_t *mapped = pinned(BYTES + 8);
-    uint8_t *plain = pinned(BYTES), *own = malloc(BYTES);
-    uint64_t device = place((void *)mapped), from = memory(BYTES);
+    volatile uint8_t *mapped = new_pinned(BYTES + 8);
+    uint8_t *plain = new_pinned(BYTES), *own = malloc(BYTES);
+    uint64_t device = place_of((void *)mapped), from = memory(BYTES);
     DO(CUDA("cuMemHostRegister_v2", own, (size_t)BYTES, 0u));
     for (int each = 0; each < THREADS; each++) pthread_create(&threads[each], 0, others, 0);
     for (uint32_t round = 1; round < 250; round++) {
@@ -179,7 +166,7 @@ static void first(void) {
     for (int each = 0; each < THREADS; each++) all[each] = (struct launch){ new_stream(), memory(4), 0, &barrier };
     for (uint32_t round = 0; round < 30; round++) {
         pthread_t threads[THREADS];
-        uint8_t *host = pinned(LARGE);
+        uint8_t *host = new_pinned(LARGE);
         memset(host, 9, LARGE);
         for (int each = 0; each < THREADS; each++) {
             all[each].from = (uint64_t)host + LARGE - 4;
@@ -211,7 +198,7 @@ static void pages(void) {
     uint64_t to = memory(ALL), from = memory(SOME);
     DO(CUDA("cuMemHostRegister_v2", host + A, (size_t)OF_A, 2u));
     DO(CUDA("cuMemHostRegister_v2", host + B, (size_t)OF_B, 2u));
-    uint64_t a = place(host + A), b = place(host + B);
+    uint64_t a = place_of(host + A), b = place_of(host + B);
     for (uint32_t round = 0; round < 30; round++) {
         for (size_t at = 0; at < ALL; at++) wanted[at] = host[at] = (uint8_t)(at * 7 + round);
         set(stream, a + 17, 13, round);
@@ -256,7 +243,7 @@ static void again(void) {
     uint64_t to = memory(4);
     uint32_t got;
     DO(CUDA("cuMemHostRegister_v2", host, (size_t)BYTES, 2u));
-    is("again, the program's own address", 0, place(host) == (uint64_t)host, 1);
+    is("again, the program's own address", 0, place_of(host) == (uint64_t)host, 1);
     DO(CUDA("cuStreamBeginCapture_v2", stream, 0));
     copy(stream, to, (uint64_t)host + BYTES - 4);
     DO(CUDA("cuStreamEndCapture", stream, &graph));
@@ -285,8 +272,8 @@ static void held(void) {
     void *stream = new_stream();
     uint8_t home[300];
     uint64_t to = memory(300), device;
-    written = pinned(300);
-    device = place(written);
+    written = new_pinned(300);
+    device = place_of(written);
     for (uint32_t round = 1; round < 20; round++) {
         may_go = 0;
         memset(written, (int)round, 300);

@@ -39,23 +39,10 @@ static uint32_t below(uint64_t limit) {
     return (uint32_t)((state >> 33) % limit);
 }
 
-static uint64_t place(void *host) {
-    uint64_t at;
-    DO(CUDA("cuMemHostGetDevicePointer_v2", &at, host, 0u));
-    return at;
-}
-
-static void *pinned(size_t bytes) {
-    void *made;
-    DO(CUDA("cuMemHostAlloc", &made, bytes, 0u));
-    memset(made, 0, bytes);
-    return made;
-}
-
 static void allocate(struct memory *memory, size_t bytes) {
-    memory->host = pinned(bytes);
+    memory->host = new_pinned(bytes);
     memory->bytes = bytes;
-    memory->device = place(memory->host);
+    memory->device = place_of(memory->host);
     memset(memory->wanted, 0, bytes);
 }
 
@@ -64,7 +51,7 @@ static void enroll(struct memory *memory) {
     memory->host = region + 4096 * below(2) + 123;
     memory->bytes = 70000 + below(2) * 7001;
     DO(CUDA("cuMemHostRegister_v2", memory->host, memory->bytes, 2u));
-    memory->device = place(memory->host);
+    memory->device = place_of(memory->host);
     memcpy(memory->wanted, memory->host, memory->bytes);
 }
 
@@ -96,8 +83,8 @@ static void *others(void *unused) {
     void *own;
     DO(CUDA("cuCtxSetCurrent", context));
     DO(CUDA("cuStreamCreate", &own, 1u));
-    uint8_t *host = pinned(2);
-    uint64_t to = place(host), from = to + 1;
+    uint8_t *host = new_pinned(2);
+    uint64_t to = place_of(host), from = to + 1;
     uint32_t count = 1, value = 7;
     void *parameters[] = { &to, &from, &count, &value };
     for (uint32_t round = 0; !is_over; round++) {
@@ -167,8 +154,8 @@ int main(int count, char **arguments) {
     DO(CUDA("cuModuleGetFunction", &mixing, module, "mix"));
     DO(CUDA("cuStreamCreate", &stream, 1u));
     region = mmap(0, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    words = pinned(WORDS * sizeof *words);
-    words_at = place((void *)words);
+    words = new_pinned(WORDS * sizeof *words);
+    words_at = place_of((void *)words);
     allocate(&all[0], 8);
     allocate(&all[1], 5000);
     allocate(&all[2], LARGEST);
