@@ -22,8 +22,8 @@ const fn refused(name: &'static str, why: &'static str) -> DriverVariable {
 pub const DRIVER_VARIABLES: &[DriverVariable] = &[
     refused("CUDA_AUTO_BOOST", "the GPU's clocks are its owner's"),
     refused("CUDA_BINARY_LOADER_THREAD_COUNT", "a worker's threads are counted"),
-    refused("CUDA_CACHE_DISABLE", "workers keep no compiled code on disk"),
-    refused("CUDA_CACHE_MAXSIZE", "workers keep no compiled code on disk"),
+    refused("CUDA_CACHE_DISABLE", "the server keeps compiled code by itself"),
+    refused("CUDA_CACHE_MAXSIZE", "the server keeps compiled code by itself"),
     refused("CUDA_DEVICE_DEFAULT_PERSISTING_L2_CACHE_PERCENTAGE_LIMIT", "sessions share the L2 cache"),
     honoured("CUDA_DEVICE_MAX_CONNECTIONS"),
     refused("CUDA_DEVICE_WAITS_ON_EXCEPTION", "a worker does not wait for a debugger"),

@@ -153,6 +153,11 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     /// Creates a surface of an array; the number is what kernels are given.
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject>;
 
+    /// The compute capability, 9 and 0 of 9.0, for which a compiler behind `link` makes machine code of PTX that is worth
+    /// keeping. `None`: there is no such compiler.
+    fn compiles_for(&self) -> Option<[u32; 2]> {
+        None
+    }
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
     /// Links inputs to one image, with the linker's information log.

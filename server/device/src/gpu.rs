@@ -3,6 +3,7 @@
 //! It decides nothing: every answer is the driver's own.
 
 mod code;
+mod costs;
 mod facts;
 mod generated;
 mod graph;
@@ -25,14 +26,14 @@ use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, HostPointer,
     Kernel, MemAccess, MemAllocationProperties, MemHandle, MemLocation, MipmappedArray, ResourceDescriptor, Stream,
     StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
-    limit, location_type, pointer_attribute, resource_type,
+    location_type, pointer_attribute, resource_type,
 };
 
 use crate::choice::{OpenLibraryError, open};
 use crate::device::{Device, Mapped, MemoryEnd};
 use crate::requests::{
-    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, Limits, LoadFailure,
-    Loading, NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureReferenceRequest, TextureRequest,
+    ClusterQuestion, Code, Conditional, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading,
+    NodeBodies, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureReferenceRequest, TextureRequest,
 };
 use crate::{Driver, HashKey, HostCall, LaunchRequest, LinkInput, LoadOption, UnitHash};
 use crate::{room, snapshot::Place};
@@ -40,15 +41,6 @@ pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
 pub use probe::probe;
-
-/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` and `…_MAX_THREADS_PER_MULTIPROCESSOR`.
-const RESIDENT: [u32; 2] = [16, 39];
-/// What an H100's driver takes for a stream: 512 MiB for 936 of them (docs/facts/device-memory.md).
-const STREAM_BYTES: u64 = 576 << 10;
-/// What it takes for a kernel of an instantiated graph: 44 MiB for 20,000.
-const NODE_BYTES: u64 = 2560;
-/// What a context takes beside the first: 523 MiB (docs/facts/h200.md).
-const CONTEXT_BYTES: u64 = 528 << 20;
 
 /// One GPU of a driver library, with its primary context.
 #[derive(Debug)]
@@ -168,20 +160,7 @@ impl Device for Gpu {
     }
 
     fn costs(&self) -> CudaResult<Costs> {
-        let attribute = |number| {
-            self.driver.device_get_attribute(number, self.device).map(|value| u64::from(value.max(0).unsigned_abs()))
-        };
-        let [processors, threads] = RESIDENT.map(attribute);
-        let begins_with = |number| self.driver.ctx_get_limit(number).map(wide);
-        let defaults = Limits {
-            stack: begins_with(limit::STACK_SIZE)?,
-            printing: begins_with(limit::PRINTF_FIFO_SIZE)?,
-            heap: begins_with(limit::MALLOC_HEAP_SIZE)?,
-        };
-        let resident_threads = processors?.saturating_mul(threads?);
-        // The CPU device keeps its streams and graphs in host memory.
-        let [stream, node, context] = if self.speaks() { [0; 3] } else { [STREAM_BYTES, NODE_BYTES, CONTEXT_BYTES] };
-        Ok(Costs { resident_threads, stream, node, context, defaults })
+        costs::costs(self.driver, self.device)
     }
 
     fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64> {
@@ -351,6 +330,10 @@ impl Device for Gpu {
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject> {
         let kind = resource_type::ARRAY;
         self.driver.surf_object_create(&ResourceDescriptor { kind, place: array.0, ..ResourceDescriptor::default() })
+    }
+
+    fn compiles_for(&self) -> Option<[u32; 2]> {
+        code::compiles_for(self.driver, self.device)
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {

@@ -1,4 +1,5 @@
 //! Contents of modules on disk, each in a file named by its hash, or by that and its user; the daemon alone writes them.
+//! Beside them notes: which content is the machine code of a text.
 //! In: hashes, and sealed memory with contents. Out: read-only files that were hashed by this process since they last changed.
 //! It believes no worker about a content, and gives out no file that another user can change. It never waits for
 //! another daemon: files get their name when they are complete, and a removed file stays readable for those that have
@@ -19,6 +20,10 @@ use super::shelf::Content;
 
 /// The prefix of files that are not complete.
 const UNFINISHED: &str = "unfinished-";
+/// The prefix of notes.
+const NOTE: &str = "compiled-";
+/// What a note counts as: a block of most file systems. It has the content's hash and its size.
+pub(super) const NOTE_BYTES: u64 = 4 << 10;
 /// A file that is not complete after this time never will be.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Contents are copied and hashed in pieces of so many bytes.
@@ -64,6 +69,15 @@ fn hash_of_file(file: &File) -> io::Result<Hash> {
 
 fn name_of(hash: &Hash) -> String {
     blake3::Hash::from_bytes(*hash).to_hex().to_string()
+}
+
+fn note_of(name: &Hash) -> String {
+    format!("{NOTE}{}", name_of(name))
+}
+
+/// A new file, for reading only once it is closed.
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(path)
 }
 
 fn refused(words: impl Into<String>) -> io::Error {
@@ -117,7 +131,7 @@ impl ModuleCache {
         }
         // The times show which file was used last. A file system without them only evicts less well.
         let _ = file.set_modified(SystemTime::now());
-        self.note(&content, &file);
+        self.knows(&content, &file);
         // A new open, since a file's position is shared by all holders of one descriptor.
         readable(&path).ok()
     }
@@ -146,7 +160,7 @@ impl ModuleCache {
         whole
     }
 
-    fn note(&self, content: &Content, file: &File) {
+    fn knows(&self, content: &Content, file: &File) {
         if let Ok(stamp) = Stamp::of(file) {
             self.known().whole.insert(content.name, stamp);
         }
@@ -160,17 +174,46 @@ impl ModuleCache {
     pub(crate) fn store(&self, content: impl Into<Content>, bytes: u64, memory: &File) -> io::Result<File> {
         let content = content.into();
         self.make_room(bytes)?;
-        // A random name is unique. Process ids repeat, also on machines that share a folder.
-        let mut name = [0; 16];
-        getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
-        let unfinished = self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name)));
+        let unfinished = self.unfinished()?;
         let path = self.folder.join(name_of(&content.name));
         let written = copy(memory, bytes, &unfinished, &content.hash).and_then(|file| {
             std::fs::rename(&unfinished, &path)?;
-            self.note(&content, &file);
+            self.knows(&content, &file);
             readable(&path)
         });
         written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
+    }
+
+    /// The hash and size that were noted under this name.
+    pub(crate) fn noted(&self, name: &Hash) -> Option<(Hash, u64)> {
+        let file = readable(&self.folder.join(note_of(name))).ok()?;
+        let (mut hash, mut bytes) = (Hash::default(), [0; 8]);
+        file.read_exact_at(&mut hash, 0).and_then(|()| file.read_exact_at(&mut bytes, 32)).ok()?;
+        // As of contents.
+        let _ = file.set_modified(SystemTime::now());
+        Some((hash, u64::from_le_bytes(bytes)))
+    }
+
+    /// Notes a content's hash and size under this name. A worker says so, and nobody can check it: the name is of its user.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn note(&self, name: &Hash, hash: &Hash, bytes: u64) -> io::Result<()> {
+        self.make_room(NOTE_BYTES)?;
+        let unfinished = self.unfinished()?;
+        let written = new_file(&unfinished).and_then(|mut file| {
+            file.write_all(&[&hash[..], &bytes.to_le_bytes()].concat())?;
+            std::fs::rename(&unfinished, self.folder.join(note_of(name)))
+        });
+        written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
+    }
+
+    /// A path for a file that is not complete.
+    fn unfinished(&self) -> io::Result<PathBuf> {
+        // A random name is unique. Process ids repeat, also on machines that share a folder.
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name))))
     }
 
     /// Removes the least recently used files until `bytes` fit with room to spare. Daemons that share a folder do not
@@ -218,9 +261,10 @@ impl ModuleCache {
                 if age(&metadata) > ABANDONED {
                     let _ = std::fs::remove_file(entry.path());
                 }
-            } else if let Ok(hash) = blake3::Hash::from_hex(name) {
+            } else if let Ok(hash) = blake3::Hash::from_hex(name.strip_prefix(NOTE).unwrap_or(name)) {
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                files.push(Kept { name: *hash.as_bytes(), path: entry.path(), bytes: metadata.len(), used });
+                let bytes = if name.starts_with(NOTE) { NOTE_BYTES } else { metadata.len() };
+                files.push(Kept { name: *hash.as_bytes(), path: entry.path(), bytes, used });
             }
         }
         Ok(files)
@@ -237,7 +281,7 @@ pub(crate) fn memory(bytes: u64) -> io::Result<File> {
 
 /// Writes the memory's bytes to a new read-only file, if they have this hash.
 fn copy(memory: &File, bytes: u64, path: &Path, hash: &Hash) -> io::Result<File> {
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(path)?;
+    let mut file = new_file(path)?;
     let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
     while done < bytes {
         let count = usize::try_from(bytes - done).unwrap_or(PIECE).min(PIECE);

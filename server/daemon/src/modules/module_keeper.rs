@@ -11,8 +11,8 @@ use std::sync::Arc;
 use floe_worker::cache_channel::{CacheAnswer, CacheEnd, CacheRequest, Hash};
 
 use super::module_cache;
-use super::module_cache::ModuleCache;
-use super::shelf::Shelf;
+use super::module_cache::{ModuleCache, NOTE_BYTES};
+use super::shelf::{Notes, Shelf};
 use crate::warn;
 
 /// The most requests of one session: several for each module of the largest programs.
@@ -25,6 +25,7 @@ pub(crate) struct ModuleKeeper {
     session: u64,
     cache: Arc<ModuleCache>,
     shelf: Shelf,
+    notes: Notes,
     /// Bytes it may still store. It begins with half of the folder, so that no session evicts all of the others'
     /// contents.
     may_store: u64,
@@ -35,10 +36,10 @@ pub(crate) struct ModuleKeeper {
 }
 
 impl ModuleKeeper {
-    /// The keeper of a session that has this shelf.
-    pub(crate) fn new(session: u64, cache: Arc<ModuleCache>, shelf: Shelf) -> Self {
+    /// The keeper of a session that has this shelf, and these notes.
+    pub(crate) fn new(session: u64, cache: Arc<ModuleCache>, shelf: Shelf, notes: Notes) -> Self {
         let may_store = (cache.limit() / 2).max(1);
-        Self { session, cache, shelf, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
+        Self { session, cache, shelf, notes, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
     }
 
     /// Answers on a thread of its own, until the worker has ended.
@@ -83,13 +84,32 @@ impl ModuleKeeper {
                 }
                 (CacheAnswer::Missing, None)
             }
+            CacheRequest::Compiled(name) => match self.cache.noted(&self.notes.name(&name)) {
+                Some((hash, bytes)) => (CacheAnswer::Compiled(hash, bytes), None),
+                None => (CacheAnswer::Missing, None),
+            },
+            CacheRequest::Note(name, hash, bytes) => match self.note(&name, &hash, bytes) {
+                Ok(()) => (CacheAnswer::Noted, None),
+                Err(error) => (CacheAnswer::Refused(error.to_string()), None),
+            },
         }
+    }
+
+    /// Notes machine code, which counts against the session's limit.
+    fn note(&mut self, name: &Hash, hash: &Hash, bytes: u64) -> io::Result<()> {
+        self.spend(NOTE_BYTES)?;
+        self.cache.note(&self.notes.name(name), hash, bytes)
+    }
+
+    fn spend(&mut self, bytes: u64) -> io::Result<()> {
+        let stored = || io::Error::other("the session has used up its share of the cache");
+        self.may_store = self.may_store.checked_sub(bytes).ok_or_else(stored)?;
+        Ok(())
     }
 
     /// Memory for a content. Its size counts against the session's limit, whether the content is kept or not.
     fn give(&mut self, hash: Hash, bytes: u64) -> io::Result<File> {
-        let stored = || io::Error::other("the session has used up its share of the cache");
-        self.may_store = self.may_store.checked_sub(bytes).ok_or_else(stored)?;
+        self.spend(bytes)?;
         let memory = module_cache::memory(bytes)?;
         let its = memory.try_clone()?;
         self.given = Some((hash, bytes, memory));
@@ -130,7 +150,9 @@ mod tests {
         let cache = Arc::new(ModuleCache::open(&folder.path().join("modules"), limit).expect("opened"));
         let start = |shelf| {
             let (daemon, worker) = cache_ends().expect("a socket");
-            ModuleKeeper::new(1, Arc::clone(&cache), shelf).start(daemon).expect("a thread");
+            let user = if let Shelf::Of(user) = shelf { user } else { None };
+            let notes = Notes { user, driver: "580.1".into() };
+            ModuleKeeper::new(1, Arc::clone(&cache), shelf, notes).start(daemon).expect("a thread");
             worker
         };
         (folder, shelves.map(start))
@@ -185,6 +207,28 @@ mod tests {
         for worker in [&again, &bob] {
             assert_eq!(ask(worker, CacheRequest::Find(hash, 7)).0, CacheAnswer::Here);
         }
+    }
+
+    #[test]
+    fn what_was_compiled_is_found_by_its_user_alone_and_counts() {
+        let user = |text| Shelf::Of(Some(floe_users::Name::new(text).expect("a name")));
+        let shelves = [user("alice"), user("alice"), user("bob"), Shelf::Of(None)];
+        let (_folder, [alice, again, bob, nobody]) = started_for(shelves, 4 * NOTE_BYTES);
+        let (name, code) = ([7; 32], hash_of(b"code"));
+        let compiled = |worker: &CacheEnd| ask(worker, CacheRequest::Compiled(name)).0;
+        assert_eq!(compiled(&alice), CacheAnswer::Missing);
+        assert_eq!(ask(&alice, CacheRequest::Note(name, code, 4)).0, CacheAnswer::Noted);
+        for worker in [&alice, &again] {
+            assert_eq!(compiled(worker), CacheAnswer::Compiled(code, 4));
+        }
+        for other in [&bob, &nobody] {
+            assert_eq!(compiled(other), CacheAnswer::Missing);
+        }
+        assert_eq!(ask(&bob, CacheRequest::Note(name, [1; 32], 5)).0, CacheAnswer::Noted);
+        assert_eq!(compiled(&alice), CacheAnswer::Compiled(code, 4), "another's note is another");
+        assert_eq!(ask(&alice, CacheRequest::Note(name, code, 6)).0, CacheAnswer::Noted);
+        assert_eq!(compiled(&again), CacheAnswer::Compiled(code, 6));
+        assert!(matches!(ask(&alice, CacheRequest::Note([8; 32], code, 4)).0, CacheAnswer::Refused(_)), "half is used");
     }
 
     #[test]

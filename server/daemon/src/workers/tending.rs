@@ -26,7 +26,7 @@ use crate::entrance::gate::Connection;
 use crate::entrance::limits::Source;
 use crate::error::DaemonError;
 use crate::modules::module_keeper::ModuleKeeper;
-use crate::modules::shelf::Shelf;
+use crate::modules::shelf::{Notes, Shelf};
 use crate::server::Server;
 use crate::status;
 use crate::usage::accounting::Share;
@@ -187,7 +187,10 @@ fn give_modules(server: &Server, session: u64, source: Source, channel: &WorkerC
     let (ours, theirs) = cache_ends()?;
     // Users whose workers are kept apart do not learn of each other's modules either.
     let shelf = server.launcher.as_ref().map_or(Shelf::Common, |_| Shelf::Of(source.name()));
-    ModuleKeeper::new(session, Arc::clone(cache), shelf).start(ours)?;
+    // Without the file, such as in a container that hides it, an update of the driver leaves old machine code in use.
+    let driver = std::fs::read_to_string("/sys/module/nvidia/version").unwrap_or_default();
+    let notes = Notes { user: source.name(), driver };
+    ModuleKeeper::new(session, Arc::clone(cache), shelf, notes).start(ours)?;
     channel.give_modules(&theirs)
 }
 

@@ -29,6 +29,10 @@ pub enum CacheRequest {
     Written,
     /// To look again at a file that did not have its hash.
     Damaged(Hash),
+    /// For the hash and size of the machine code that was noted under this name.
+    Compiled(Hash),
+    /// To note, under this name, the hash and size of machine code.
+    Note(Hash, Hash, u64),
 }
 
 /// The daemon's answer; a descriptor comes with [`CacheAnswer::Here`] and [`CacheAnswer::Write`].
@@ -41,6 +45,10 @@ pub enum CacheAnswer {
     Write,
     /// There is no such content.
     Missing,
+    /// The hash and size that were noted.
+    Compiled(Hash, u64),
+    /// It is noted.
+    Noted,
     /// The content is not kept, and why.
     Refused(String),
 }

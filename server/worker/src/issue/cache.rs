@@ -65,6 +65,27 @@ impl Cache {
         }
     }
 
+    /// The machine code that was noted under this name, as the daemon has it.
+    pub(crate) fn compiled(&self, name: &Hash) -> Option<Content> {
+        match self.ask(CacheRequest::Compiled(*name)).ok()? {
+            (CacheAnswer::Compiled(hash, bytes), _) => self.find(&hash, bytes),
+            _ => None,
+        }
+    }
+
+    /// Has the daemon keep machine code, and note it under this name; gives it back as its file has it.
+    ///
+    /// # Errors
+    /// As of `store`.
+    pub(crate) fn keep_compiled(&self, name: &Hash, code: &[u8]) -> io::Result<Content> {
+        let hash = hash_of(code);
+        let content = self.store(&hash, code)?;
+        match self.ask(CacheRequest::Note(*name, hash, code.len() as u64))? {
+            (CacheAnswer::Noted, _) => Ok(content),
+            (answer, _) => Err(refused(answer)),
+        }
+    }
+
     fn ask(&self, request: CacheRequest) -> io::Result<(CacheAnswer, Option<OwnedFd>)> {
         self.daemon.ask(request)?;
         self.daemon.answered()?.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
@@ -99,7 +120,7 @@ pub(crate) mod tests {
             None => (CacheAnswer::Missing, None),
         };
         std::thread::spawn(move || {
-            let mut memory = None;
+            let (mut memory, mut notes) = (None, HashMap::new());
             while let Ok(Some(request)) = daemon.request() {
                 let (word, file) = match request {
                     CacheRequest::Store(hash, bytes) => {
@@ -115,6 +136,14 @@ pub(crate) mod tests {
                         answer(&hash, &kept)
                     }
                     CacheRequest::Find(hash, _) | CacheRequest::Damaged(hash) => answer(&hash, &kept),
+                    CacheRequest::Note(name, hash, bytes) => {
+                        notes.insert(name, (hash, bytes));
+                        (CacheAnswer::Noted, None)
+                    }
+                    CacheRequest::Compiled(name) => match notes.get(&name) {
+                        Some((hash, bytes)) => (CacheAnswer::Compiled(*hash, *bytes), None),
+                        None => (CacheAnswer::Missing, None),
+                    },
                 };
                 daemon.answer(&word, file.as_ref().map(|file| file.as_fd())).unwrap();
             }

@@ -5,6 +5,7 @@
 
 pub(crate) mod array;
 pub(crate) mod block;
+pub(crate) mod compiled;
 pub(crate) mod contents;
 pub(crate) mod departed;
 pub(crate) mod event;

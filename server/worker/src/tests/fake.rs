@@ -63,6 +63,10 @@ struct State {
     contexts: usize,
     /// No event can be made in a further context.
     no_events_apart: bool,
+    /// How often its compiler was asked, where it has one.
+    compiler: Option<usize>,
+    /// How many machine codes were loaded, and texts.
+    loads: [usize; 2],
     /// The further contexts that streams are of.
     apart: HashMap<u64, u64>,
     mapped: BTreeMap<u64, (u64, u64, u64)>,
@@ -344,6 +348,13 @@ impl State {
     }
 }
 
+/// The start of what the compiler makes: an ELF header without sections.
+const MACHINE_CODE: [u8; 64] = {
+    let mut header = [0; 64];
+    (header[0], header[1], header[2], header[3]) = (0x7f, b'E', b'L', b'F');
+    header
+};
+
 impl Fake {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
@@ -362,6 +373,17 @@ impl Fake {
     /// From now on no event can be made in a further context.
     pub(super) fn make_no_events_apart(&self) {
         self.state().no_events_apart = true;
+    }
+
+    /// From now on links make machine code of texts, but of none that has this word in it: `uncompilable`.
+    pub(super) fn have_a_compiler(&self) {
+        self.state().compiler = Some(0);
+    }
+
+    /// How often the compiler was asked, and what was loaded: machine codes, texts.
+    pub(super) fn compiled(&self) -> (Option<usize>, [usize; 2]) {
+        let state = self.state();
+        (state.compiler, state.loads)
     }
 
     /// Further contexts and streams that have not ended.
@@ -857,8 +879,15 @@ impl Device for Fake {
         self.create_texture(request).map(|texture| SurfaceObject(texture.0))
     }
 
+    fn compiles_for(&self) -> Option<[u32; 2]> {
+        self.state().compiler.is_some().then_some([9, 0])
+    }
+
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
-        let text = String::from_utf8_lossy(&image.contents[0]).trim_end_matches('\0').to_owned();
+        let code = image.contents[0].strip_prefix(&MACHINE_CODE);
+        self.state().loads[usize::from(code.is_none())] += 1;
+        let text = code.unwrap_or(&image.contents[0]);
+        let text = String::from_utf8_lossy(text).trim_end_matches('\0').to_owned();
         let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         // `.visible .global .align 8 .b8 name[1000];`
@@ -904,6 +933,14 @@ impl Device for Fake {
         _options: &[LoadOption],
         _log_bytes: usize,
     ) -> Result<(Vec<u8>, String), LoadFailure> {
+        if let Some(compiled) = &mut self.state().compiler {
+            *compiled += 1;
+            let text = inputs[0].content.to_vec();
+            if String::from_utf8_lossy(&text).contains("uncompilable") {
+                return Err(LoadFailure { error: CudaError::INVALID_PTX, log: String::new() });
+            }
+            return Ok(([&MACHINE_CODE[..], &text].concat(), String::new()));
+        }
         if let Some(bad) = inputs.iter().find(|input| input.content.starts_with(b"bad")) {
             let log = format!("{} is bad", bad.name.to_string_lossy());
             return Err(LoadFailure { error: CudaError::INVALID_PTX, log });

@@ -1,7 +1,13 @@
-//! Links of device code, against the device in memory, which puts inputs one behind the other.
+//! Links of device code, against the device in memory, which puts inputs one behind the other; and texts that a link
+//! compiles once, which are kept as machine code.
 //! In: messages over a socket pair. Out: the verdict.
 
+use std::collections::HashMap;
+
 use super::*;
+use crate::issue::cache::tests::believing_daemon;
+
+const TEXT: &[u8] = b"kernel k 8";
 
 fn input<'a>(kind: u32, name: &'a str) -> LinkInput<'a> {
     LinkInput { kind, name, options: vec![] }
@@ -56,4 +62,74 @@ fn inputs_that_cannot_be_violate_the_protocol() {
         let words = client.break_with(&message);
         assert!(words.ends_with(expected), "{words}");
     }
+}
+
+/// A session of a device with a compiler, with a cache.
+fn client(memory: u64) -> Client {
+    let device = Arc::new(Fake::default());
+    device.have_a_compiler();
+    Client::planned(UnixStream::pair().unwrap(), device, |plan| {
+        plan.memory = memory;
+        plan.cache = Some(believing_daemon(HashMap::new()));
+    })
+}
+
+fn send_and_load(client: &mut Client, library: u64, bytes: &[u8], at_once: bool) {
+    let hash = hash_of(bytes);
+    client.send(&LibraryPart { library: LibraryId(library), content: 0, bytes });
+    client.ok(&LoadLibrary { contents: vec![content(bytes, &hash)], at_once, ..text(LibraryId(library)) });
+}
+
+fn find(client: &mut Client, library: u64, kernel: u64) {
+    client.ok(&FindKernel { library: LibraryId(library), name: "k", kernel: KernelId(kernel) });
+}
+
+#[test]
+fn a_text_is_compiled_once() {
+    let mut client = client(0);
+    for (library, at_once) in [(1, false), (2, false), (3, true)] {
+        send_and_load(&mut client, library, TEXT, at_once);
+        find(&mut client, library, library);
+    }
+    assert_eq!(client.device.compiled(), (Some(1), [3, 0]), "machine code was kept");
+    let other = b"kernel k 16";
+    send_and_load(&mut client, 4, other, false);
+    assert_eq!(client.device.compiled(), (Some(2), [4, 0]));
+}
+
+#[test]
+fn what_a_compiler_cannot_make_is_the_drivers_to_load_and_to_refuse() {
+    let mut client = client(0);
+    send_and_load(&mut client, 1, b"kernel k 8\n// kernel uncompilable", false);
+    find(&mut client, 1, 1);
+    send_and_load(&mut client, 2, b"kernel k 8\n// kernel uncompilable", true);
+    assert_eq!(client.device.compiled(), (Some(2), [0, 2]));
+    let wrong = b"uncompilable";
+    let hash = hash_of(wrong);
+    client.send(&LibraryPart { library: LibraryId(3), content: 0, bytes: wrong });
+    let sent = client.send(&LoadLibrary { contents: vec![content(wrong, &hash)], at_once: true, ..text(LibraryId(3)) });
+    let Some(Got::Reply { request, status, detail, .. }) = client.get() else { panic!("no reply") };
+    assert_eq!((request, status, detail.as_str()), (sent, 218, "line 1: uncompilable"));
+}
+
+#[test]
+fn variables_and_options_beyond_the_machine_code_leave_a_text_to_the_driver() {
+    let mut client = client(0);
+    send_and_load(&mut client, 1, b"kernel k 8\n.visible .global .align 8 .b8 v[8];", false);
+    find(&mut client, 1, 1);
+    let hash = hash_of(TEXT);
+    client.send(&LibraryPart { library: LibraryId(2), content: 0, bytes: TEXT });
+    let options = vec![JitOption { option: 9, value: 80 }];
+    client.ok(&LoadLibrary { contents: vec![content(TEXT, &hash)], options, at_once: true, ..text(LibraryId(2)) });
+    assert_eq!(client.device.compiled(), (Some(0), [0, 2]));
+}
+
+#[test]
+fn machine_code_whose_demand_is_unknown_is_not_loaded_where_memory_is_counted() {
+    // The header without sections is no cubin that can be understood.
+    let mut client = client(1 << 20);
+    let text = b".version 8.0\n.target sm_80\n.address_size 64\n// kernel k 8";
+    send_and_load(&mut client, 1, text, false);
+    find(&mut client, 1, 1);
+    assert_eq!(client.device.compiled(), (Some(1), [0, 1]));
 }

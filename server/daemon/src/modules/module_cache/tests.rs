@@ -188,3 +188,22 @@ fn folder_that_others_may_write_to_is_refused() {
     let refused = ModuleCache::open(folder.path(), 1).expect_err("refused");
     assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
 }
+
+#[test]
+fn a_note_is_found_until_it_was_used_least_and_a_damaged_one_is_none() {
+    let (_folder, cache) = cache(3 * NOTE_BYTES);
+    let place = |name: &Hash| cache.folder.join(note_of(name));
+    let (first, second, code) = ([1; 32], [2; 32], store(&cache, b"code"));
+    cache.note(&first, &code, 4).expect("noted");
+    cache.note(&second, &code, 4).expect("noted");
+    let other = ModuleCache::open(&cache.folder, 3 * NOTE_BYTES).expect("opened");
+    assert_eq!(other.noted(&first), Some((code, 4)));
+    assert!(cache.find(&first, 40).is_none(), "a note is no content");
+    damage(&place(&second), &[7; 39]);
+    assert_eq!(cache.noted(&second), None);
+    used_ago(&place(&first), 60);
+    cache.note(&second, &code, 5).expect("noted again");
+    cache.note(&[3; 32], &code, 6).expect("noted");
+    assert_eq!(cache.noted(&first), None, "it was evicted");
+    assert_eq!((cache.noted(&second), cache.noted(&[3; 32])), (Some((code, 5)), Some((code, 6))));
+}

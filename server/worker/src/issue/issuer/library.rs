@@ -2,6 +2,8 @@
 //! In: the contents of images, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
+use std::sync::Arc;
+
 use floe_abi::CudaError;
 use floe_device::{Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
@@ -14,7 +16,8 @@ use floe_wire::{
 use super::{Answer, Issuer, body};
 use crate::issue::cache::Hash;
 use crate::issue::fault::{Fault, violation};
-use crate::issue::objects::contents::Gathered;
+use crate::issue::objects::compiled::Text;
+use crate::issue::objects::contents::{Gathered, LIMITS};
 use crate::issue::objects::library::{Kernel, Loaded};
 use crate::life::process::give_back_free_pages;
 use crate::memory::budget::{Kept, cost};
@@ -29,8 +32,6 @@ const LEAVES_PAGES: u64 = 64 << 10;
 const PLAIN_OPTIONS: [i32; 23] =
     [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
 
-/// Limits of the search for a library's demand: all that a library may have.
-const DEMAND: floe_image::Limits = floe_image::Limits { image_bytes: 1 << 30, entry_bytes: 1 << 28, entries: 4096 };
 /// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
 const LOCAL_SIZE: i32 = 3;
 /// Units in which modules' memory is charged: small modules share pages of the driver's, larger ones have pieces or
@@ -64,6 +65,11 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let charged = self.charge_library(&image, message.at_once);
         let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
         self.shared.printing.watch(&image.contents);
+        let compiled = charge.and_then(|charge| self.machine_code(&image, &options, charge, log_bytes));
+        let (image, charge, said) = match compiled {
+            Some((image, charge, said)) => (image, Some(charge), said),
+            None => (image, charge, String::new()),
+        };
         let loaded = self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes });
         // 0.3 ms each on an H200 host. Behind every load of PyTorch's ResNet-18 it left the worker 60 MiB smaller (docs/measurements.md).
         if message.contents.iter().any(|content| content.bytes >= LEAVES_PAGES) {
@@ -76,7 +82,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
             }
             (Ok((code, info)), Some(charge)) => {
                 self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, has_found: false, kept }));
-                body(&LoadLibraryReply { missing: Vec::new(), info: &info })
+                body(&LoadLibraryReply { missing: Vec::new(), info: if said.is_empty() { &info } else { &said } })
             }
             (Err(failure), charge) => {
                 self.allowance.ledger.give(charge.unwrap_or(0));
@@ -162,6 +168,39 @@ impl<D: Device> Issuer<D> {
         Ok((Kernel { function, library, parameter_bytes, frame }, facts))
     }
 
+    /// The machine code of an image that the driver would have to compile, kept from an earlier session of the user or
+    /// compiled here; what it is charged then, no less than its text was; and what the compiler said. `None`: the driver is
+    /// to load the image, and to say what is wrong with it.
+    fn machine_code(
+        &mut self,
+        image: &Image,
+        options: &[(i32, u64)],
+        charge: u64,
+        log_bytes: usize,
+    ) -> Option<(Image, u64, String)> {
+        let target = if self.contents.keeps() { self.device().compiles_for()? } else { return None };
+        let text = Text::of(image, options, target)?;
+        let device = Arc::clone(&self.shared.device);
+        let (inputs, options) = text.link();
+        let mut said = String::new();
+        let compile = || {
+            let (code, info) = device.link(&inputs, options, log_bytes).ok()?;
+            said = info;
+            Some(code)
+        };
+        let content = self.contents.compiled(&text.name, compile)?;
+        demand_elf(&content).ok()?;
+        let charge = if self.allowance.ledger.is_bounded() {
+            let Demand::Bytes(takes) = floe_image::demand(&content, &LIMITS) else { return None };
+            let takes = in_pieces(takes).max(charge);
+            self.allowance.ledger.take(takes - charge).ok()?;
+            takes
+        } else {
+            charge
+        };
+        Some((Image { kind: ImageKind::Cubin, contents: vec![content] }, charge, said))
+    }
+
     /// Charges what the image takes of device memory (in bytes) and of host memory. `None`: the demand is unknown, and
     /// the image may be loaded only to learn what is wrong with it.
     fn charge_library(&mut self, image: &Image, at_once: bool) -> Result<(Option<u64>, Kept), Fault> {
@@ -173,7 +212,7 @@ impl<D: Device> Issuer<D> {
         if !self.allowance.ledger.is_bounded() {
             return Ok((Some(0), kept));
         }
-        let charge = image.contents.iter().try_fold(0_u64, |sum, content| match floe_image::demand(content, &DEMAND) {
+        let charge = image.contents.iter().try_fold(0_u64, |sum, content| match floe_image::demand(content, &LIMITS) {
             Demand::Bytes(bytes) => Some(sum.saturating_add(in_pieces(bytes))),
             Demand::Unknown => None,
         });

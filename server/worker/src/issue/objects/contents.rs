@@ -17,6 +17,10 @@ const LIBRARY_BYTES: u64 = 1 << 30;
 /// The most contents of one library.
 const CONTENTS: usize = 4096;
 
+/// Limits of a search through a library: all that one may have.
+pub(crate) const LIMITS: floe_image::Limits =
+    floe_image::Limits { image_bytes: 1 << 30, entry_bytes: 1 << 28, entries: 4096 };
+
 /// Bytes of host memory of a part, beside its own.
 const PART: u64 = 128;
 
@@ -145,17 +149,42 @@ impl Contents {
         self.budget.give(std::mem::take(&mut self.pending));
     }
 
+    /// Whether machine code can be kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The machine code that was kept under this name, else what `compile` makes, if it can be kept from then on.
+    pub(crate) fn compiled(&mut self, name: &Hash, compile: impl FnOnce() -> Option<Vec<u8>>) -> Option<Content> {
+        let cache = self.cache.as_ref()?;
+        if let Some(content) = cache.compiled(name) {
+            return Some(content);
+        }
+        if self.cache_failed {
+            // What is not kept is compiled by the driver's own load.
+            return None;
+        }
+        let code = compile()?;
+        let kept = cache.keep_compiled(name, &code);
+        kept.inspect_err(|error| self.note_failure(code.len(), error)).ok()
+    }
+
     /// The bytes as the cache has them now, or in memory where it cannot.
     fn store(&mut self, hash: &Hash, bytes: &[u8]) -> Content {
         match self.cache.as_ref().map(|cache| cache.store(hash, bytes)) {
             Some(Ok(content)) => content,
             Some(Err(error)) => {
-                if !std::mem::replace(&mut self.cache_failed, true) {
-                    self.log.line(format_args!("a module is not cached: {} bytes: {error}", bytes.len()));
-                }
+                self.note_failure(bytes.len(), &error);
                 Content::from(bytes)
             }
             None => Content::from(bytes),
+        }
+    }
+
+    /// Tells of the first content that the cache did not keep.
+    fn note_failure(&mut self, bytes: usize, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.cache_failed, true) {
+            self.log.line(format_args!("a module is not cached: {bytes} bytes: {error}"));
         }
     }
 }
