@@ -2,9 +2,9 @@
 //! In: the commit, if the build knows it. Out: words for `--version`. It asks nothing of the system.
 
 /// The oldest protocol version this build speaks.
-pub const OLDEST_VERSION: u32 = 14;
+pub const OLDEST_VERSION: u32 = 15;
 /// The newest protocol version this build speaks: any change to the meaning of bytes increments it.
-pub const NEWEST_VERSION: u32 = 14;
+pub const NEWEST_VERSION: u32 = 15;
 
 /// The name of a build: its version, its protocol and, if known, its commit: `0.1.0 (protocol 4, commit 766dc15)`.
 ///

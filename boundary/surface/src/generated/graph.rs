@@ -70,7 +70,7 @@ pub trait GraphCalls {
     /// The CUDA code the program shall see.
     fn graph_condition(&self, graph: Graph, context: Context, default_value: u32, flags: u32) -> CudaResult<u64>;
 
-    /// Makes a graph ready to be launched: the implementation gets all of it as a plan.
+    /// Makes a graph ready to be launched: the implementation gets all of it as a plan. It gives the number by which kernels launch it, where they may.
     ///
     /// `cuGraphInstantiateWithFlags`; the client's class for it: call.
     ///
@@ -81,7 +81,7 @@ pub trait GraphCalls {
         exec: GraphExec,
         plan: &crate::graph::Plan,
         flags: crate::graph::ExecFlags,
-    ) -> CudaResult<()>;
+    ) -> CudaResult<Option<u64>>;
 
     /// Runs an instantiated graph in stream order, after its earlier launches.
     ///

@@ -9,7 +9,6 @@ use super::plan::Plan;
 use super::store::{Graphs, State};
 use super::user_objects::Held;
 use super::work::Work;
-use crate::process::refusals::refused_once;
 use floe_abi::{CudaError, CudaResult, Graph, GraphExec, GraphNode, GraphUpdate, graph_instantiate_flags as flags};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -21,17 +20,11 @@ impl ExecFlags {
     /// The flags C passed.
     ///
     /// # Errors
-    /// INVALID_VALUE for unknown ones, NOT_SUPPORTED for graphs that kernels launch.
+    /// INVALID_VALUE for unknown ones.
     pub fn new(asked: u64) -> CudaResult<Self> {
         let known = flags::AUTO_FREE_ON_LAUNCH | flags::UPLOAD | flags::DEVICE_LAUNCH | flags::USE_NODE_PRIORITY;
         if asked & !u64::from(known) != 0 {
             return Err(CudaError::INVALID_VALUE);
-        }
-        if asked & u64::from(flags::DEVICE_LAUNCH) != 0 {
-            refused_once(format_args!(
-                "graphs that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) are not supported"
-            ));
-            return Err(CudaError::NOT_SUPPORTED);
         }
         Ok(Self(asked))
     }
@@ -46,6 +39,11 @@ impl ExecFlags {
         self.0 & u64::from(flags::AUTO_FREE_ON_LAUNCH) != 0
     }
 
+    /// Whether kernels may launch it.
+    pub fn is_for_kernels(self) -> bool {
+        self.0 & u64::from(flags::DEVICE_LAUNCH) != 0
+    }
+
     /// Whether kernels keep the priorities of their nodes instead of the launch stream's.
     pub fn uses_node_priority(self) -> bool {
         self.0 & u64::from(flags::USE_NODE_PRIORITY) != 0
@@ -55,6 +53,10 @@ impl ExecFlags {
 /// One instantiated graph.
 #[derive(Debug)]
 pub(crate) struct Exec {
+    /// The implementation's handle.
+    own: GraphExec,
+    /// The number by which kernels launch it, which is the program's handle then.
+    kernels: Option<u64>,
     flags: ExecFlags,
     /// The graph whose allocations it has: that it was made of, or updated by last.
     graph: Mutex<Graph>,
@@ -67,6 +69,11 @@ impl Exec {
     /// Its plan, which stays as it is while this is held.
     pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
         lock(&self.plan)
+    }
+
+    /// The handle by which the implementation knows it.
+    pub(crate) fn own(&self) -> GraphExec {
+        self.own
     }
 
     /// Its flags.
@@ -82,7 +89,12 @@ impl Exec {
 
 impl State {
     fn exec(&self, exec: GraphExec) -> CudaResult<&Arc<Exec>> {
-        self.execs.get(&id(Kind::Exec, exec.0)?).ok_or(CudaError::INVALID_VALUE)
+        self.execs.get(&self.exec_id(exec)?).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// The id of an instantiated graph, by the program's handle for it.
+    fn exec_id(&self, exec: GraphExec) -> CudaResult<u64> {
+        self.for_kernels.get(&exec.0).map_or_else(|| id(Kind::Exec, exec.0), |id| Ok(*id))
     }
 }
 
@@ -123,17 +135,25 @@ impl Graphs {
         Ok((GraphExec(value(Kind::Exec, id)), effects))
     }
 
-    /// The implementation has made it.
+    /// The implementation has made it, and kernels launch it by this number, if any. The program's handle for it: kernels
+    /// are given that by the program, so it is their number.
     pub(crate) fn keep_exec(
         &self,
-        exec: GraphExec,
+        (own, kernels): (GraphExec, Option<u64>),
         graph: Graph,
         plan: Plan,
         flags: ExecFlags,
         effects: Effects,
-    ) -> CudaResult<()> {
+    ) -> CudaResult<GraphExec> {
         let mut state = self.lock();
-        let exec = id(Kind::Exec, exec.0)?;
+        let exec = id(Kind::Exec, own.0)?;
+        if let Some(number) = kernels {
+            // An address of the driver's, which is none of a handle here.
+            if number == 0 || id(Kind::Exec, number).is_ok() || state.for_kernels.contains_key(&number) {
+                return Err(CudaError::UNKNOWN);
+            }
+            state.for_kernels.insert(number, exec);
+        }
         state.memory.hold(&effects);
         // The graph's own references may go first.
         let mut held = Held::default();
@@ -143,8 +163,8 @@ impl Graphs {
         }
         state.objects.share(&held);
         let (graph, plan, effects) = (Mutex::new(graph), Mutex::new(plan), Mutex::new(Arc::new(effects)));
-        state.execs.insert(exec, Arc::new(Exec { flags, graph, plan, held, effects }));
-        Ok(())
+        state.execs.insert(exec, Arc::new(Exec { own, kernels, flags, graph, plan, held, effects }));
+        Ok(kernels.map_or(own, GraphExec))
     }
 
     /// The effects of later launches on memory, when a graph's plan has updated an instantiated graph.
@@ -153,7 +173,8 @@ impl Graphs {
     /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED where it allocates or frees memory and is
     /// instantiated elsewhere, or is a node's.
     pub(crate) fn effects_of_update(&self, exec: GraphExec, graph: Graph, plan: &Plan) -> CudaResult<Effects> {
-        let (state, exec) = (self.lock(), id(Kind::Exec, exec.0)?);
+        let state = self.lock();
+        let exec = state.exec_id(exec)?;
         state.refuse_body(graph)?;
         plan.check_bodies()?;
         let body = state.body(graph)?;
@@ -165,7 +186,8 @@ impl Graphs {
 
     /// An instantiated graph has been updated by a graph: it has that graph's allocations now, and its own no more.
     pub(crate) fn adopt(&self, exec: GraphExec, kept: &Exec, graph: Graph, effects: Effects) -> CudaResult<()> {
-        let (mut state, exec) = (self.lock(), id(Kind::Exec, exec.0)?);
+        let mut state = self.lock();
+        let exec = state.exec_id(exec)?;
         state.memory.hold(&effects);
         let (mut own, mut before) = (lock(&kept.graph), lock(&kept.effects));
         state.memory.let_go(&before);
@@ -188,14 +210,17 @@ impl Graphs {
         self.lock().exec(exec).cloned()
     }
 
-    /// The program gives an instantiated graph up; its work still completes.
+    /// The program gives an instantiated graph up; its work still completes. The implementation's handle for it comes back.
     ///
     /// # Errors
     /// INVALID_VALUE where it is none.
-    pub(crate) fn drop_exec(&self, exec: GraphExec) -> CudaResult<()> {
+    pub(crate) fn drop_exec(&self, exec: GraphExec) -> CudaResult<GraphExec> {
         let mut state = self.lock();
-        let id = id(Kind::Exec, exec.0)?;
+        let id = state.exec_id(exec)?;
         let gone = state.execs.remove(&id).ok_or(CudaError::INVALID_VALUE)?;
+        if let Some(number) = gone.kernels {
+            state.for_kernels.remove(&number);
+        }
         state.memory.let_go(&gone.effects());
         let graph = *lock(&gone.graph);
         if let Ok(body) = state.body_mut(graph) {
@@ -204,7 +229,7 @@ impl Graphs {
         let over = state.objects.release_all(&gone.held);
         drop(state);
         over.into_iter().for_each(super::Destructor::call);
-        Ok(())
+        Ok(gone.own)
     }
 }
 
@@ -226,4 +251,34 @@ pub(crate) fn updated(plan: &Plan, new: &Plan) -> Result<Plan, GraphUpdate> {
     let mut plan = plan.clone();
     plan.take(new.clone());
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(graphs: &Graphs, number: Option<u64>) -> CudaResult<(GraphExec, GraphExec)> {
+        let graph = graphs.create();
+        let plan = graphs.plan(graph)?;
+        let (own, effects) = graphs.name_exec(graph, &plan)?;
+        let flags = ExecFlags::new(u64::from(flags::DEVICE_LAUNCH))?;
+        graphs.keep_exec((own, number), graph, plan, flags, effects).map(|handle| (own, handle))
+    }
+
+    #[test]
+    fn the_handle_of_a_graph_that_kernels_launch_is_their_number_for_it() {
+        let graphs = Graphs::default();
+        let (own, handle) = made(&graphs, Some(0x7f46_9ac7_4300)).expect("made");
+        assert_eq!(handle, GraphExec(0x7f46_9ac7_4300));
+        assert_eq!(graphs.exec(handle).expect("there").own(), own);
+        // No number is believed that could be another's handle.
+        for number in [0, own.0, handle.0] {
+            assert_eq!(made(&graphs, Some(number)).err(), Some(CudaError::UNKNOWN), "{number:#x}");
+        }
+        assert_eq!(graphs.drop_exec(handle), Ok(own));
+        assert!(graphs.exec(handle).is_err() && graphs.exec(own).is_err());
+        assert!(made(&graphs, Some(handle.0)).is_ok(), "the driver gives a number again");
+        let (own, handle) = made(&graphs, None).expect("made");
+        assert_eq!(own, handle);
+    }
 }

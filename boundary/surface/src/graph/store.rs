@@ -45,6 +45,8 @@ pub(super) struct State {
     /// The graph each node belongs to.
     owners: HashMap<u64, u64>,
     pub(super) execs: HashMap<u64, Arc<Exec>>,
+    /// Those that kernels may launch, by the numbers that kernels have for them.
+    pub(super) for_kernels: HashMap<u64, u64>,
     pub(super) captures: Captures,
     pub(super) objects: UserObjects,
     pub(super) memory: Accounts,

@@ -146,14 +146,31 @@ impl GraphCalls for Client {
         self.end_home(graph);
     }
 
-    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {
+    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<Option<u64>> {
         let vgpu = self.vgpu_of_plan(plan)?;
         vgpu.errors.report()?;
         let mut parts = self.split(plan, &vgpu)?;
         self.spend_home(plan);
         // As cuGraphInstantiateWithFlags numbers them; the others concern what is no part of the server's graph.
-        let kept = if flags.uses_node_priority() { 8 } else { 0 };
-        self.send_parts(&mut parts, plan, &vgpu, kept)?;
+        let mut kept = if flags.uses_node_priority() { 8 } else { 0 };
+        if flags.is_for_kernels() {
+            if !parts.is_one_graph() {
+                log!(
+                    Warn,
+                    "a graph that kernels launch is not supported with copies of the host's own memory, or nothing to do"
+                );
+                return Err(CudaError::NOT_SUPPORTED);
+            }
+            kept |= 4;
+        }
+        let handle = self.send_parts(&mut parts, plan, &vgpu, kept).inspect_err(|error| {
+            if flags.is_for_kernels() && *error == CudaError::NOT_SUPPORTED {
+                log!(
+                    Warn,
+                    "the server's device has no graphs that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)"
+                );
+            }
+        })?;
         let epoch = vgpu.epoch();
         let state = ExecState {
             vgpu,
@@ -166,7 +183,7 @@ impl GraphCalls for Client {
             broken: Mutex::default(),
         };
         self.execs.insert(exec.0, Arc::new(state));
-        Ok(())
+        Ok(flags.is_for_kernels().then_some(handle))
     }
 
     fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {

@@ -54,6 +54,11 @@ impl Parts {
         })
     }
 
+    /// Whether the server has all of it, as one graph.
+    pub(crate) fn is_one_graph(&self) -> bool {
+        matches!(self.list.as_slice(), [Part::Device { .. }])
+    }
+
     /// The bodies of the conditional node at this place.
     pub(crate) fn bodies_of(&self, place: usize) -> Vec<GraphId> {
         let bodies = self.bodies.iter().filter(|body| body.within.node == place);

@@ -250,7 +250,7 @@ impl Message for AddGraphEmpty {
     }
 }
 
-/// Makes the graph ready to be launched; no node can be added from then on. `flags` as cuGraphInstantiateWithFlags (0 or 8, kernels keep their nodes' priorities).
+/// Makes the graph ready to be launched; no node can be added from then on. `flags` as cuGraphInstantiateWithFlags (4, kernels may launch it, and 8, kernels keep their nodes' priorities). `handle` is the number by which kernels launch it, else 0.
 ///
 /// Kind 0x0a06, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -286,7 +286,25 @@ impl Message for InstantiateGraph {
 }
 
 impl Call for InstantiateGraph {
-    type Reply<'a> = ();
+    type Reply<'a> = InstantiateGraphReply;
+}
+
+/// What answers [`InstantiateGraph`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct InstantiateGraphReply {
+    pub handle: u64,
+}
+
+impl<'a> Field<'a> for InstantiateGraphReply {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.handle.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { handle: reader.field("handle")? })
+    }
 }
 
 /// Runs the graph in stream order, after its earlier launches on any stream.

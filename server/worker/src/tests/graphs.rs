@@ -93,13 +93,24 @@ fn numbers_of_nodes_and_graphs_are_not_believed() {
     assert!(prepared().break_with(&later).ends_with("no node of a graph has the number: 2"));
     let early = LaunchGraph { graph: GRAPH, stream: StreamId(0) };
     assert!(prepared().break_with(&early).ends_with("a graph is used that is not instantiated"));
-    let flags = InstantiateGraph { graph: GRAPH, flags: 4 };
-    assert!(prepared().break_with(&flags).ends_with("unknown flags of an instantiation: 0x4"));
+    let flags = InstantiateGraph { graph: GRAPH, flags: 2 };
+    assert!(prepared().break_with(&flags).ends_with("unknown flags of an instantiation: 0x2"));
     let mut client = prepared();
     client.ok(&InstantiateGraph { graph: GRAPH, flags: 0 });
     let node = SetGraphFill { graph: GRAPH, node: 9, fill: fill(1) };
     assert!(client.break_with(&node).ends_with("no node of a graph has the number: 9"));
     assert!(prepared().break_with(&DestroyGraph { graph: GraphId(99) }).ends_with("no graph has the id: 99"));
+}
+
+#[test]
+fn the_drivers_handle_is_told_of_graphs_that_kernels_launch_only() {
+    for (flags, is_told) in [(0, false), (8, false), (4, true), (12, true)] {
+        let mut client = Client::new();
+        filled(&mut client, GRAPH);
+        let body = client.ok(&InstantiateGraph { graph: GRAPH, flags });
+        let handle = InstantiateGraph::decode_reply(&body).unwrap().handle;
+        assert_eq!(handle != 0, is_told, "{flags}");
+    }
 }
 
 /// A handle of a graph that was made.

@@ -57,7 +57,7 @@ impl Bench {
     fn instantiate(&self, graph: Graph, flags: u32) -> CudaResult<GraphExec> {
         let plan = self.graphs.plan(graph)?;
         let (exec, effects) = self.graphs.name_exec(graph, &plan)?;
-        self.graphs.keep_exec(exec, graph, plan, ExecFlags::new(u64::from(flags))?, effects)?;
+        self.graphs.keep_exec((exec, None), graph, plan, ExecFlags::new(u64::from(flags))?, effects)?;
         Ok(exec)
     }
 

@@ -12,9 +12,11 @@ fn instantiate<D: crate::Driver>(driver: &D, graph: Graph, flags: u64) -> CudaRe
     let graphs = driver.graphs();
     let plan = graphs.plan(graph)?;
     let (exec, effects) = graphs.name_exec(graph, &plan)?;
-    driver.graph_instantiate(exec, &plan, flags)?;
-    graphs.keep_exec(exec, graph, plan, flags, effects)?;
-    Ok(exec)
+    let kernels = driver.graph_instantiate(exec, &plan, flags)?;
+    let kept = graphs.keep_exec((exec, kernels), graph, plan, flags, effects);
+    kept.inspect_err(|_| {
+        let _ = driver.graph_exec_destroy(exec);
+    })
 }
 
 /// One node of an instantiated graph does something else from the next launch on.
@@ -31,7 +33,7 @@ pub(super) fn set<D: crate::Driver>(
     let at = place_for(&plan, node, &work)?;
     let place = &mut plan.nodes[at];
     if place.enabled && !work.is_same_move(&place.work) {
-        driver.graph_exec_set(exec, at, &work)?;
+        driver.graph_exec_set(kept.own(), at, &work)?;
     }
     place.work = work;
     Ok(())
@@ -52,7 +54,7 @@ fn enable<D: crate::Driver>(driver: &D, exec: GraphExec, node: GraphNode, enable
         return Err(CudaError::INVALID_VALUE);
     }
     if place.enabled != enabled {
-        driver.graph_exec_set(exec, at, if enabled { &place.work } else { &Work::Empty })?;
+        driver.graph_exec_set(kept.own(), at, if enabled { &place.work } else { &Work::Empty })?;
         place.enabled = enabled;
     }
     Ok(())
@@ -64,7 +66,7 @@ fn update<D: crate::Driver>(driver: &D, exec: GraphExec, new: &Plan) -> Result<(
     let kept = driver.graphs().exec(exec).map_err(refused)?;
     let mut plan = kept.plan();
     let next = updated(&plan, new)?;
-    driver.graph_exec_update(exec, &next).map_err(|error| {
+    driver.graph_exec_update(kept.own(), &next).map_err(|error| {
         let result = match error {
             CudaError::NOT_SUPPORTED => graph_update_result::ERROR_NOT_SUPPORTED,
             _ => graph_update_result::ERROR,
@@ -74,7 +76,7 @@ fn update<D: crate::Driver>(driver: &D, exec: GraphExec, new: &Plan) -> Result<(
     *plan = next;
     let disabled = plan.nodes.iter().enumerate().filter(|(_, node)| !node.enabled);
     for (at, _) in disabled {
-        driver.graph_exec_set(exec, at, &Work::Empty).map_err(refused)?;
+        driver.graph_exec_set(kept.own(), at, &Work::Empty).map_err(refused)?;
     }
     Ok(())
 }
@@ -129,7 +131,8 @@ marshallers! {
             c::put(exec, result?);
         }
         if wish.flags & u64::from(graph_instantiate_flags::UPLOAD) != 0 {
-            driver.graph_upload(result?, wish.upload_stream.or(default_stream))?;
+            let own = driver.graphs().exec(result?)?.own();
+            driver.graph_upload(own, wish.upload_stream.or(default_stream))?;
         }
         Ok(())
     }
@@ -159,7 +162,7 @@ marshallers! {
         if !effects.memory().is_empty() && !driver.graph_memory_holds(effects.memory()) {
             return Err(CudaError::INVALID_VALUE);
         }
-        driver.graph_launch(exec, &plan, stream)?;
+        driver.graph_launch(kept.own(), &plan, stream)?;
         if graphs.launched(&kept) {
             settle(driver);
         }
@@ -168,14 +171,14 @@ marshallers! {
 
     /// `cuGraphUpload`.
     fn cuGraphUpload(driver, default_stream: Stream, exec: GraphExec, stream: Stream) {
-        driver.graphs().exec(exec)?;
-        driver.graph_upload(exec, stream.or(default_stream))
+        let own = driver.graphs().exec(exec)?.own();
+        driver.graph_upload(own, stream.or(default_stream))
     }
 
     /// `cuGraphExecDestroy`.
     fn cuGraphExecDestroy(driver, exec: GraphExec) {
-        driver.graphs().drop_exec(exec)?;
-        let result = driver.graph_exec_destroy(exec);
+        let own = driver.graphs().drop_exec(exec)?;
+        let result = driver.graph_exec_destroy(own);
         settle(driver);
         result
     }

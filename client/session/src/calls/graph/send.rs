@@ -7,9 +7,9 @@ use floe_abi::{CudaError, CudaResult};
 use floe_surface::CopyPlace;
 use floe_surface::graph::{CopyWork, FillWork, KernelWork, Plan, Work};
 use floe_wire::{
-    AddGraphConditional, AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph,
-    DestroyGraph, GraphCopy, GraphEdge, GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy, SetGraphFill,
-    SetGraphKernel, SetGraphWords,
+    AddGraphConditional, AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, Call as _,
+    CreateGraph, DestroyGraph, GraphCopy, GraphEdge, GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy,
+    SetGraphFill, SetGraphKernel, SetGraphWords,
 };
 
 use crate::client::Client;
@@ -137,8 +137,13 @@ impl Client {
     }
 
     /// Sends all parts and waits until each can be launched.
-    pub(super) fn send_parts(&self, parts: &mut Parts, plan: &Plan, vgpu: &Arc<Vgpu>, flags: u64) -> CudaResult<()> {
-        let instantiate = |graph| vgpu.call(&InstantiateGraph { graph, flags }).map(drop);
+    pub(super) fn send_parts(&self, parts: &mut Parts, plan: &Plan, vgpu: &Arc<Vgpu>, flags: u64) -> CudaResult<u64> {
+        let mut handle = 0;
+        let instantiate = |graph| {
+            let answer = vgpu.call(&InstantiateGraph { graph, flags })?;
+            handle = vgpu.connection.read(InstantiateGraph::decode_reply(&answer.body))?.handle;
+            Ok(())
+        };
         let sent = self.send_nodes(parts, plan, vgpu).and_then(|()| parts.graphs().try_for_each(instantiate));
         if sent.is_err() {
             // Those not made yet are made and go again: ids are never used twice.
@@ -146,7 +151,7 @@ impl Client {
                 let _ = vgpu.connection.post(&DestroyGraph { graph });
             }
         }
-        sent
+        sent.map(|()| handle)
     }
 
     /// One node of an instantiated graph does something else from the next launch on.

@@ -9,8 +9,9 @@ use floe_abi::{CudaError, GraphExec, GraphNode};
 use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
 use floe_wire::{
     AddGraphConditional, AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph,
-    CreateGraphCondition, DestroyGraph, EnableGraphNode, GraphEdge, GraphId, GraphRequests, InstantiateGraph, KernelId,
-    LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, SetGraphWords, UpdateGraph, UploadGraph,
+    CreateGraphCondition, DestroyGraph, EnableGraphNode, GraphEdge, GraphId, GraphRequests, InstantiateGraph,
+    InstantiateGraphReply, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, SetGraphWords,
+    UpdateGraph, UploadGraph,
 };
 
 use super::launch::plain_attributes;
@@ -22,8 +23,10 @@ use crate::memory::budget::cost;
 
 /// More nodes of one graph than any program's has.
 const NODES: usize = 1 << 20;
-/// Flags of instantiation a client may send: kernels keep their nodes' priorities.
-const FLAGS: u64 = 8;
+/// A flag of instantiation: kernels may launch the graph.
+const FOR_KERNELS: u64 = 4;
+/// Flags that a client may send: that, and kernels keep their nodes' priorities.
+const FLAGS: u64 = FOR_KERNELS | 8;
 /// Launch attributes a node cannot have: programmatic stream serialization is an edge, events are for streams.
 const STREAM_ATTRIBUTES: [u32; 3] = [6, 7, 12];
 
@@ -96,10 +99,12 @@ impl<D: Device> GraphRequests for Issuer<D> {
             self.allowance.ledger.nodes_end(nodes);
         }
         let object = self.graphs.get_mut(message.graph.0)?;
-        object.exec = Some(made?);
+        let exec = made?;
+        object.exec = Some(exec);
+        object.for_kernels = message.flags & FOR_KERNELS != 0;
         object.kept += kept;
         object.conditional.nodes = nodes;
-        body(&())
+        body(&InstantiateGraphReply { handle: if object.for_kernels { exec.0 } else { 0 } })
     }
 
     fn launch_graph(&mut self, message: LaunchGraph) -> Result<Answer, Fault> {

@@ -16,6 +16,8 @@ pub(crate) struct GraphObject {
     pub(crate) graph: Graph,
     pub(crate) nodes: Vec<GraphNode>,
     pub(crate) exec: Option<GraphExec>,
+    /// Whether kernels may launch it, by the driver's handle.
+    pub(crate) for_kernels: bool,
     /// What conditional nodes make of it.
     pub(crate) conditional: Conditional,
     /// The nodes' operations on words of memory, by the nodes' numbers.
@@ -49,7 +51,7 @@ impl GraphObject {
     /// A graph of the driver's without nodes.
     pub(crate) fn new(graph: Graph, conditional: Conditional) -> Self {
         let (nodes, words) = (Vec::new(), BTreeMap::new());
-        Self { graph, nodes, exec: None, conditional, words, kept: 0, frame: 0, failed: None }
+        Self { graph, nodes, exec: None, for_kernels: false, conditional, words, kept: 0, frame: 0, failed: None }
     }
 
     /// A graph of its own, that no value decides for.

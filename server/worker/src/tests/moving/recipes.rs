@@ -423,6 +423,17 @@ fn a_graph_with_a_node_of_memory_that_is_gone_keeps_its_session_where_it_is() {
 }
 
 #[test]
+fn a_graph_that_kernels_launch_keeps_its_session_where_it_is() {
+    let mut session = furnished();
+    session.does(&CreateGraph { graph: GraphId(1) }).unwrap();
+    session.does(&kernel_node(1)).unwrap();
+    session.does(&InstantiateGraph { graph: GraphId(1), flags: 4 }).unwrap();
+    assert_eq!(session.why_not(), ["the session has graphs that kernels launch, by numbers which they know"]);
+    session.does(&DestroyGraph { graph: GraphId(1) }).unwrap();
+    assert_eq!(session.why_not(), Vec::<String>::new());
+}
+
+#[test]
 fn a_graph_that_failed_stays_failed_and_needs_none_of_its_kernels() {
     let mut session = furnished();
     session.does(&CreateGraph { graph: GraphId(1) }).unwrap();

@@ -19,6 +19,7 @@ use super::launch::layout;
 use crate::simulator::Simulator;
 use crate::simulator::executor::replay::{Scene, Script, Stage, Step};
 use crate::simulator::executor::transfer::Transfer;
+use crate::simulator::log::warn_once;
 use floe_lock::lock;
 
 /// One instantiated graph.
@@ -183,11 +184,17 @@ impl GraphCalls for Simulator {
         lock(&self.execs.conditions).remove(&graph);
     }
 
-    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, _flags: ExecFlags) -> CudaResult<()> {
+    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<Option<u64>> {
+        if flags.is_for_kernels() {
+            warn_once(format_args!(
+                "graphs that kernels launch (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) are not supported on the CPU device"
+            ));
+            return Err(CudaError::NOT_SUPPORTED);
+        }
         let (script, flat) = self.script(plan)?;
         let made = ExecState { script, flat, stage: Stage::new(&self.executor) };
         lock(&self.execs.by_handle).insert(exec.0, Arc::new(Mutex::new(made)));
-        Ok(())
+        Ok(None)
     }
 
     fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {
