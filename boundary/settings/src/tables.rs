@@ -33,7 +33,7 @@ table! {
     class: Class, "FLOE_CLASS", KeyAndFlag("class"), "CLASS", default "batch",
         "batch takes turns on the GPU; latency goes first while it is within its share.";
     time: Span, "FLOE_TIME", KeyAndFlag("time"), "TIME", unset "no limit",
-        "How long a vGPU may exist: seconds, or with m, h. Then its server ends it, whatever it does.";
+        "How long a vGPU may exist: seconds, or with m, h; 0 for no limit. Then its server ends it, whatever it does.";
     stats: Report, "FLOE_STATS", KeyAndFlag("stats"), "FORM", default "0",
         "Print counters of driver calls when the program ends: 1 for a table, json, or json:FILE.";
     token: Secret, "FLOE_TOKEN", Key, "TOKEN", unset "the one in the token file",
