@@ -428,6 +428,44 @@ fn of_events_that_are_waited_for_right_behind_their_records_one_is_looked_at() {
 }
 
 #[test]
+fn of_events_that_are_queried_one_of_each_stream_is_looked_at() {
+    let mut client = Client::new();
+    for stream in 1..3 {
+        client.send(&CreateStream { stream: StreamId(stream), flags: 1, priority: 0 });
+    }
+    client.memory();
+    [0, 1].iter().for_each(|stream| client.device.hold(*stream));
+    let copies =
+        [1, 2].map(|stream| client.send(&CopyFromDevice { stream: StreamId(stream), from: DevicePtr(BASE), bytes: 4 }));
+    let mut records: Vec<_> = (10..20)
+        .map(|event| {
+            let stream = StreamId(1 + event % 2);
+            client.send(&CreateEvent { event: EventId(event), flags: 0 });
+            (event, stream, client.send(&RecordEvent { event: EventId(event), stream, flags: 0 }))
+        })
+        .collect();
+    // In whichever order they are queried.
+    records.swap(0, 8);
+    records.swap(3, 5);
+    for (event, ..) in &records {
+        let query = client.send(&QueryEvent { event: EventId(*event) });
+        assert_eq!(client.get(), status(query, 600));
+    }
+    client.device.forget_asked_about();
+    // Each stream's copy, and one of its events.
+    client.device.expect_asked_about(4);
+    [0, 1].iter().for_each(|stream| client.device.release(*stream));
+    let came: Vec<_> = (0..14).map(|_| client.get()).collect();
+    for copy in copies {
+        assert!(came.contains(&status(copy, 0)), "{came:?}");
+    }
+    for (_, stream, sequence) in records {
+        let report = progress(stream.0, sequence);
+        assert!(came.contains(&report), "{came:?}");
+    }
+}
+
+#[test]
 fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_still_read() {
     let mut client = Client::new();
     client.memory_of(32 * PIECE_BYTES as u64);

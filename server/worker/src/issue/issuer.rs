@@ -333,7 +333,7 @@ impl<D: Device> Issuer<D> {
     /// Reports to the client when the completion event behind frame `reached` of a stream has completed.
     fn report_when(&self, sequence: u64, completion: Arc<CompletionEvent<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
-        self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
+        self.tasks.add(Task { sequence, lane: Lane::Reports(stream.0), completions: vec![completion], action });
     }
 
     /// Has the request answered when the completion events have completed; when there are none because recording failed, at once.

@@ -26,7 +26,9 @@ impl<D: Device> Default for Order<D> {
 
 impl<D: Device> Order<D> {
     pub(crate) fn push(&mut self, task: Task<D>) {
-        self.lanes.entry(task.lane).or_default().push_back(task);
+        let tasks = self.lanes.entry(task.lane).or_default();
+        let place = tasks.partition_point(|other| other.reported() <= task.reported());
+        tasks.insert(place, task);
     }
 
     pub(crate) fn extend(&mut self, tasks: impl IntoIterator<Item = Task<D>>) {
@@ -64,7 +66,8 @@ impl<D: Device> Order<D> {
 
     /// A head of a lane that has completed and whose sequence is below `limit`.
     fn completed_below(&self, limit: u64) -> Option<(Lane, u64, CudaResult<()>)> {
-        self.lanes.iter().find_map(|(lane, tasks)| {
+        // Those alone come last, by their sequences.
+        self.lanes.range(..=Lane::Alone(limit)).find_map(|(lane, tasks)| {
             let head = tasks.front()?;
             let outcome = (head.sequence < limit).then(|| self.outcome(head)).flatten()?;
             Some((*lane, head.sequence, outcome))

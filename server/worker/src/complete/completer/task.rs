@@ -28,6 +28,11 @@ pub(crate) struct Task<D: Device> {
 }
 
 impl<D: Device> Task<D> {
+    /// The frame of its stream that a report is about.
+    pub(crate) fn reported(&self) -> Option<u64> {
+        if let Action::Report { reached, .. } = self.action { Some(reached) } else { None }
+    }
+
     /// `None`: not yet. Otherwise the first failure of its completion events, as `ask` has their outcomes, or success.
     pub(crate) fn outcome(
         &self,
@@ -42,6 +47,8 @@ impl<D: Device> Task<D> {
 pub(crate) enum Lane {
     /// Work of one stream, by the client's id.
     Stream(u64),
+    /// How far one stream, by the client's id, has come: in its order, in whichever it is asked for.
+    Reports(u64),
     /// Work of several streams or of an event: nothing is in order with it. The number is the command's.
     Alone(u64),
 }
