@@ -171,3 +171,57 @@ fn what_is_said_of_one_query_makes_no_other_be_asked_again() {
     assert_eq!(client.event_query(events[1]), Err(CudaError::NOT_READY));
     assert_eq!(server.count("QueryEvent"), 2);
 }
+
+/// A thread waits for an event while another one records it, by turns in a stream whose work is never over and in one whose work is
+/// over at once.
+#[test]
+fn what_a_wait_hears_is_of_the_record_that_it_asked_about() {
+    const ROUNDS: usize = 400;
+    let (mut streams, mut last, mut held) = (Vec::new(), StreamId(0), Vec::new());
+    let server = Server::scripted(move |request, sequence, peer| {
+        match request {
+            Request::CreateStream(message) => streams.push(message.stream),
+            Request::RecordEvent(message) => {
+                last = message.stream;
+                held.drain(..).for_each(|request| peer.reply_with(request, CudaError::NOT_READY.code(), 0, "", &[]));
+            }
+            Request::SynchronizeEvent(_) if streams.first() == Some(&last) => {
+                held.push(sequence);
+                return Flow::Done;
+            }
+            Request::QueryStream(_) => {
+                peer.reply_with(sequence, CudaError::NOT_READY.code(), 0, "", &[]);
+                return Flow::Done;
+            }
+            _ => {}
+        }
+        Flow::Usual
+    });
+    let client = client(&server);
+    let context = client.ctx_get_current().unwrap();
+    let event = client.event_create(event_flags::DEFAULT).unwrap();
+    let [busy, quick] = [(); 2].map(|()| client.stream_create(1).unwrap());
+    let (is_over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.ctx_set_current(context).unwrap();
+            while !is_over.load(Ordering::SeqCst) {
+                let _ = client.event_synchronize(event);
+                answers.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let is_right = |round: usize| {
+            for stream in [busy, quick] {
+                client.event_record(event, stream).ok()?;
+                (0..round % 16).for_each(|_| std::hint::spin_loop());
+            }
+            // One that began before is over, too.
+            let before = answers.load(Ordering::SeqCst);
+            until("an answer", || answers.load(Ordering::SeqCst) > before + 1);
+            Some(client.stream_query(busy) == Err(CudaError::NOT_READY))
+        };
+        let wrong = (0..ROUNDS).find(|round| is_right(*round) != Some(true));
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(wrong, None);
+    });
+}

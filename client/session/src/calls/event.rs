@@ -84,7 +84,9 @@ impl EventCalls for Client {
             event.vgpu.errors.report()?;
             return if record.is_complete() { event.completed(&record) } else { Err(CudaError::NOT_READY) };
         }
-        match connection.query(&QueryEvent { event: EventId(event.id()) })? {
+        let begun = event.ask(|_| connection.begin_query(&QueryEvent { event: EventId(event.id()) }))?;
+        let Some((record, question)) = begun else { return event.vgpu.errors.report() };
+        match connection.answer_query(&question)? {
             Ok(_) => event.completed(&record),
             Err(asked) => {
                 event.note(&record, asked);
@@ -100,16 +102,17 @@ impl EventCalls for Client {
         if let Some(shared) = event.shared()? {
             return shared.synchronize(&event.vgpu);
         }
-        let Some(record) = event.outstanding().filter(|record| !record.seems_over()) else {
-            event.vgpu.count_wait();
-            return Ok(());
-        };
-        if event.goes_on(&record)? {
+        if event.ask(|record| event.goes_on(record))?.is_none_or(|(_, goes_on)| goes_on) {
             event.vgpu.count_wait();
             return Ok(());
         }
         event.vgpu.send_mirrors()?;
-        event.vgpu.call(&SynchronizeEvent { event: EventId(event.id()) })?;
+        let (connection, message) = (&event.vgpu.connection, SynchronizeEvent { event: EventId(event.id()) });
+        let Some((record, (ticket, _))) = event.ask(|_| connection.begin_at_once(&message))? else {
+            event.vgpu.count_wait();
+            return event.vgpu.errors.report();
+        };
+        connection.wait(&ticket)?;
         event.completed(&record)?;
         event.vgpu.note_wait();
         Ok(())

@@ -138,6 +138,14 @@ impl EventState {
         lock(&self.record).clone().filter(|record| !record.is_complete())
     }
 
+    /// Puts a question about its record by `begin`, unless that is over as far as the program can tell. No other record gets in
+    /// between: the answer is about this one.
+    pub(crate) fn ask<R>(&self, begin: impl FnOnce(&Record) -> CudaResult<R>) -> CudaResult<Option<(Record, R)>> {
+        let record = lock(&self.record);
+        let Some(record) = record.as_ref().filter(|record| !record.seems_over()) else { return Ok(None) };
+        Ok(Some((record.clone(), begin(record)?)))
+    }
+
     /// The program asks for it, and it is not known to be over.
     pub(crate) fn note_query(&self) {
         self.is_queried.store(true, Ordering::Relaxed);
@@ -186,8 +194,8 @@ impl EventState {
             _ => {}
         }
         if question.is_none() {
-            let (ticket, _) = connection.ask_ahead(&QueryEvent { event: EventId(self.id) })?;
-            *question = Some((record.sequence, ticket));
+            let asked = self.ask(|_| connection.ask_ahead(&QueryEvent { event: EventId(self.id) }))?;
+            *question = asked.map(|(record, (ticket, _))| (record.sequence, ticket));
         }
         Err(CudaError::NOT_READY)
     }

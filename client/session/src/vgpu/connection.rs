@@ -86,6 +86,15 @@ pub(crate) struct NotReady {
     heard: u64,
 }
 
+/// A query that is on its way.
+#[derive(Debug)]
+pub(crate) struct Question {
+    ticket: Ticket,
+    sequence: u64,
+    /// What its NOT_READY would be.
+    holds: NotReady,
+}
+
 impl Connection {
     /// Takes over an attached link and starts to receive; further connections join it as they are made.
     pub(crate) fn start(
@@ -206,10 +215,21 @@ impl Connection {
     /// Asks whether something has completed. NOT_READY is `Err` with how long that holds: the server says by itself when it
     /// does not any more.
     pub(crate) fn query<M: Call>(&self, message: &M) -> CudaResult<Result<u64, NotReady>> {
+        self.answer_query(&self.begin_query(message)?)
+    }
+
+    /// The same question, which has its place among all messages when this returns.
+    pub(crate) fn begin_query<M: Call>(&self, message: &M) -> CudaResult<Question> {
         let heard = self.shared.heard.load(Ordering::Acquire);
-        match self.call(message) {
-            Ok((_, sequence)) => Ok(Ok(sequence)),
-            Err(CudaError::NOT_READY) => Ok(Err(NotReady { heard })),
+        let (ticket, sequence) = self.begin_at_once(message)?;
+        Ok(Question { ticket, sequence, holds: NotReady { heard } })
+    }
+
+    /// Its answer.
+    pub(crate) fn answer_query(&self, question: &Question) -> CudaResult<Result<u64, NotReady>> {
+        match self.wait(&question.ticket) {
+            Ok(_) => Ok(Ok(question.sequence)),
+            Err(CudaError::NOT_READY) => Ok(Err(question.holds)),
             Err(error) => Err(error),
         }
     }
