@@ -225,3 +225,28 @@ fn what_a_wait_hears_is_of_the_record_that_it_asked_about() {
         assert_eq!(wrong, None);
     });
 }
+
+#[test]
+fn an_event_of_which_a_failure_was_said_is_asked_about_again() {
+    let asked = AtomicBool::new(false);
+    let server = Server::scripted(move |request, sequence, peer| match request {
+        Request::QueryEvent(_) if !asked.swap(true, Ordering::SeqCst) => {
+            peer.reply_with(sequence, CudaError::NOT_READY.code(), 0, "", &[]);
+            Flow::Done
+        }
+        Request::SynchronizeEvent(_) => {
+            peer.reply_with(sequence, CudaError::OUT_OF_MEMORY.code(), 0, "", &[]);
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let event = recorded_event(client);
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    client.event_record(event, Stream::LEGACY).unwrap();
+    let at = client.mem_alloc(64).unwrap();
+    // Another call reports the failure.
+    until("the failure", || client.memset_d8(Stream::LEGACY, at, 0, 64) == Err(CudaError::OUT_OF_MEMORY));
+    assert_eq!(client.event_query(event), Ok(()));
+    assert_eq!(server.count("QueryEvent"), 2);
+}

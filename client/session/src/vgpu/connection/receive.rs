@@ -136,8 +136,9 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
         body: reply.body.to_owned(),
     };
     let expected = shared.pending.take(reply.request).ok_or_else(unknown)?;
-    // That something is not over tells a program nothing new, and a query finds by itself that it is.
-    let is_of_queries = reply.status == CudaError::NOT_READY.code() || matches!(expected, Expected::Progress(..));
+    // That something is not over tells a program nothing new, and a query finds by itself that it is. A failure it does not find.
+    let is_followed = matches!(expected, Expected::Progress(..)) && reply.status == 0 && reply.earlier == 0;
+    let is_of_queries = reply.status == CudaError::NOT_READY.code() || is_followed;
     shared.heard.fetch_add(u64::from(!is_of_queries), Ordering::AcqRel);
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
