@@ -6,7 +6,7 @@ mod scripted;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, Event, Stream, event_flags};
+use floe_abi::{CudaError, Device, Event, Stream, event_flags};
 use floe_surface::*;
 use floe_wire::{Progress, Request, StreamId};
 use scripted::*;
@@ -249,4 +249,39 @@ fn an_event_of_which_a_failure_was_said_is_asked_about_again() {
     until("the failure", || client.memset_d8(Stream::LEGACY, at, 0, 64) == Err(CudaError::OUT_OF_MEMORY));
     assert_eq!(client.event_query(event), Ok(()));
     assert_eq!(server.count("QueryEvent"), 2);
+}
+
+#[test]
+fn what_failed_in_a_context_that_has_ended_is_no_error_of_the_next_one() {
+    let (mut recorded, mut followed) = (0, 0);
+    let fault = CudaError::ILLEGAL_ADDRESS.code();
+    let server = Server::scripted(move |request, sequence, peer| {
+        match request {
+            Request::RecordEvent(_) => recorded = sequence,
+            Request::QueryEvent(_) => {
+                peer.reply_with(sequence, CudaError::NOT_READY.code(), 0, "", &[]);
+                return Flow::Done;
+            }
+            Request::SynchronizeEvent(_) => {
+                followed = sequence;
+                return Flow::Done;
+            }
+            Request::MemoryInfo(_) => {
+                peer.reply_with(followed, fault, 0, "", &[]);
+                let report = Progress { stream: StreamId(0), sequence: recorded, status: fault };
+                peer.sender.send(&report, |_| ()).unwrap();
+            }
+            _ => {}
+        }
+        Flow::Usual
+    });
+    let client = client(&server);
+    let event = recorded_event(client);
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    client.event_record(event, Stream::LEGACY).unwrap();
+    client.device_primary_ctx_release(Device(0)).unwrap();
+    begun(client).mem_get_info().unwrap();
+    assert_eq!((server.count("SynchronizeEvent"), server.count("ResetContext")), (1, 1));
+    let at = client.mem_alloc(64).unwrap();
+    assert_eq!(client.memset_d8(Stream::LEGACY, at, 0, 64), Ok(()));
 }

@@ -116,7 +116,7 @@ impl DeviceState {
         vgpu.forget_early();
         lock(&vgpu.blocks).clear();
         lock(&vgpu.virtual_memory).clear();
-        vgpu.errors.reset();
+        vgpu.errors.reset(result.unwrap_or(0));
         vgpu.order.reset(result?);
         drop(held);
         Ok(())

@@ -2,11 +2,13 @@
 //! from the receiving thread, errors go out to the program's calls. It never forgets a sticky error before a reset, nor
 //! reports a deferred one twice.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
 
 use crate::log::log;
+use floe_lock::lock;
 
 /// The errors of one session. All zero while nothing has failed.
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ pub(crate) struct Errors {
     told: AtomicBool,
     /// Pinned memory that kernels do not reach and whose address a kernel was given last; 0: none.
     unreachable: AtomicU64,
+    /// The frame of the last reset.
+    ended: Mutex<u64>,
 }
 
 impl Errors {
@@ -35,6 +39,14 @@ impl Errors {
                 "a kernel faulted that may have used pinned memory it cannot reach: {at:#x}\n  \
                  copy it to the device instead, or ask for its device pointer (cudaHostGetDevicePointer)"
             );
+        }
+    }
+
+    /// The same of this frame, or of work up to it. What was before the last reset is over with its context.
+    pub(crate) fn note_of(&self, frame: u64, error: CudaError) {
+        let ended = lock(&self.ended);
+        if frame >= *ended {
+            self.note(error);
         }
     }
 
@@ -101,8 +113,10 @@ impl Errors {
         self.told.load(Ordering::Acquire)
     }
 
-    /// The context was reset: it is usable again.
-    pub(crate) fn reset(&self) {
+    /// The context was reset by this frame: it is usable again.
+    pub(crate) fn reset(&self, frame: u64) {
+        let mut ended = lock(&self.ended);
+        *ended = frame.max(*ended);
         self.told.store(false, Ordering::Release);
         self.sticky.store(0, Ordering::Release);
         self.deferred.store(0, Ordering::Release);
@@ -129,8 +143,20 @@ mod tests {
         errors.note(CudaError::ILLEGAL_ADDRESS);
         assert_eq!(errors.report(), Err(CudaError::ILLEGAL_ADDRESS));
         assert_eq!(errors.check(), Err(CudaError::ILLEGAL_ADDRESS));
-        errors.reset();
+        errors.reset(9);
         assert_eq!(errors.report(), Ok(()));
+    }
+
+    #[test]
+    fn what_was_before_the_reset_fails_no_more() {
+        let errors = Errors::default();
+        errors.reset(7);
+        errors.note_of(6, CudaError::ILLEGAL_ADDRESS);
+        errors.note_of(6, CudaError::INVALID_VALUE);
+        assert_eq!(errors.report(), Ok(()));
+        // A reset may be posted, and fail.
+        errors.note_of(7, CudaError::ILLEGAL_ADDRESS);
+        assert_eq!(errors.report(), Err(CudaError::ILLEGAL_ADDRESS));
     }
 
     #[test]
@@ -147,7 +173,7 @@ mod tests {
     fn a_lost_link_outlives_the_reset() {
         let errors = Errors::default();
         errors.lose(CudaError::DEVICE_UNAVAILABLE);
-        errors.reset();
+        errors.reset(9);
         assert_eq!(errors.check(), Err(CudaError::DEVICE_UNAVAILABLE));
     }
 }

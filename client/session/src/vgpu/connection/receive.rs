@@ -117,7 +117,7 @@ fn take_bulk(shared: &Shared, mut bulk: Bulk<'_>) -> Result<(), End> {
 /// A stream has come further than the server said when it was asked.
 fn reached(shared: &Shared, pushed: &Progress) {
     if let Some(error) = CudaError::from_code(pushed.status) {
-        shared.errors.note(error);
+        shared.errors.note_of(pushed.sequence, error);
     } else if let Some(progress) = shared.order.progress(pushed.stream.0) {
         shared.order.stream_completed(&progress, pushed.sequence);
     }
@@ -148,7 +148,7 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
             if let Some(Foretold(check)) = foretold.filter(|_| reply.status == 0)
                 && let Err(error) = check(reply.body)
             {
-                shared.errors.note(error);
+                shared.errors.note_of(reply.request, error);
             }
             waiter.fill(Ok(Answer { earlier: 0, ..own() }));
         }
@@ -210,7 +210,7 @@ fn finish(
 fn note(shared: &Shared, reply: &Reply<'_>) {
     for code in [reply.earlier, reply.status] {
         if let Some(error) = CudaError::from_code(code) {
-            shared.errors.note(error);
+            shared.errors.note_of(reply.request, error);
             super::tell(error, reply.detail);
         }
     }
