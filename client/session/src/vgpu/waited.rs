@@ -62,6 +62,11 @@ impl Waited {
 
     /// A thread that has come from one of the vGPU's streams to another one will come to the others that have work, too.
     fn expect_others(waits: &mut Vec<Wait>, vgpu: &Arc<Vgpu>, progress: &Arc<StreamProgress>) {
+        let room = (MOST - 1).saturating_sub(waits.len());
+        // With thousands of streams none is looked for in vain.
+        if room == 0 {
+            return;
+        }
         let is_new = |other: &Arc<StreamProgress>| {
             !Arc::ptr_eq(other, progress) && !waits.iter().any(|wait| Arc::ptr_eq(&wait.progress, other))
         };
@@ -69,7 +74,7 @@ impl Waited {
         let mut others: Vec<_> = busy.filter(|other| Wait::is_beside(vgpu, other) && is_new(other)).collect();
         // Programs wait for streams in the order in which they made them.
         others.sort_unstable_by_key(|other| other.stream());
-        others.truncate((MOST - 1).saturating_sub(waits.len()));
+        others.truncate(room);
         let expected = others.into_iter().map(|progress| {
             let mut wait = Wait { vgpu: Arc::downgrade(vgpu), progress, asked: None };
             wait.ask_beside(vgpu);
