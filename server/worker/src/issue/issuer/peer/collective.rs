@@ -33,13 +33,17 @@ const MOST_IDS: usize = 1024;
 /// What floe sets, whatever the program says: a worker has one network, no shared memory with others, no device but its GPU, and
 /// waits for peers when a communicator is made rather than in the middle of its work. Workers of a node open each other's memory
 /// by the driver's handles, which are bytes, since no descriptor goes from one worker to another.
-const OWN_SETTINGS: [(&str, &str); 15] = [
+const OWN_SETTINGS: [(&str, &str); 19] = [
     ("NCCL_SOCKET_IFNAME", "=floe0"),
     ("NCCL_SOCKET_FAMILY", "AF_INET6"),
     ("NCCL_NET", "Socket"),
     ("NCCL_NET_PLUGIN", "none"),
     ("NCCL_TUNER_PLUGIN", "none"),
     ("NCCL_PROFILER_PLUGIN", "none"),
+    ("NCCL_ENV_PLUGIN", "none"),
+    ("NCCL_GIN_PLUGIN", "none"),
+    ("NCCL_RMA_PLUGIN", "none"),
+    ("NCCL_COMM_BLOCKING", "1"),
     ("NCCL_IB_DISABLE", "1"),
     ("NCCL_RAS_ENABLE", "0"),
     ("NCCL_MNNVL_ENABLE", "0"),
