@@ -39,7 +39,7 @@ result_t ncclGather(const void *, void *, size_t, int, int, comm_t, stream_t);
 result_t ncclScatter(const void *, void *, size_t, int, int, comm_t, stream_t);
 result_t ncclSend(const void *, size_t, int, int, comm_t, stream_t), ncclRecv(void *, size_t, int, int, comm_t, stream_t);
 result_t ncclRedOpCreatePreMulSum(int *, void *, int, int, comm_t), ncclRedOpDestroy(int, comm_t);
-result_t ncclCommWindowRegister(comm_t, void *, size_t, void **, int);
+result_t ncclDevCommCreate(void);
 result_t pncclAllReduce(const void *, void *, size_t, int, int, comm_t, stream_t);
 const char *ncclGetLastError(comm_t), *ncclGetErrorString(result_t);
 
@@ -282,7 +282,7 @@ static void wrong(void) {
     size_t count = 1000, far = (size_t)1 << 62;
     comm_t comm = ranks[0].comm;
     stream_t stream = ranks[0].stream;
-    void *send = P(ranks[0].send), *receive = P(ranks[0].receive), *window;
+    void *send = P(ranks[0].send), *receive = P(ranks[0].receive);
     CU(cuCtxSetCurrent(ranks[0].context));
     expect("no communicator", ncclAllReduce(send, receive, count, FLOAT, SUM, NULL, stream), 4, "handle");
     expect("a made-up handle", ncclAllReduce(send, receive, count, FLOAT, SUM, (comm_t)P(0x1234), stream), 4, "handle");
@@ -297,7 +297,7 @@ static void wrong(void) {
     expect("a negative peer", ncclSend(send, count, FLOAT, -1, comm, stream), 4, "no rank");
     expect("another device's stream", ncclAllReduce(send, receive, count, FLOAT, SUM, comm, ranks[1].stream), 5, "another device");
     expect("a group's end", ncclGroupEnd(), 5, "ncclGroupStart");
-    expect("a window", ncclCommWindowRegister(comm, send, count, &window, 0), 5, "ncclCommWindowRegister");
+    expect("a device communicator", ncclDevCommCreate(), 5, "ncclDevCommCreate is not there");
     device_ptr managed;
     CU(cuMemAllocManaged(&managed, 4096, 1));
     expect("managed memory", ncclAllReduce(P(managed), receive, 1, FLOAT, SUM, comm, stream), 4, "managed");

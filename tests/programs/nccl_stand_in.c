@@ -1,6 +1,7 @@
 /* Stands in for NVIDIA's NCCL where there is no GPU: ranks find each other by sockets, as NCCL's do, and move and add bytes
  * through the driver API of the process. Of each function it has what the tests use; work is done when a group ends.
- * In: NCCL's calls in a worker. Out: the same results as NCCL's for sums of float and int. It has none of NCCL's code. */
+ * In: NCCL's calls in a worker. Out: the same results as NCCL's for sums of float and int. It has none of NCCL's code.
+ * With -DNEWER it is of 2.32 and has what came since 2.28: ranks that join, memory, parameters. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -9,6 +10,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +29,7 @@ typedef struct { uint64_t magic; struct sockaddr_in6 root; } Handle;
 typedef struct Comm {
     int rank, ranks, socket[MOST_RANKS], failed, color;
     uint64_t scalars[8];
-    int scalar_count;
+    int scalar_count, contexts, is_suspended;
 } Comm;
 
 typedef struct { int kind, rank, datatype, operation; size_t count; uint64_t send, receive; Comm *comm; void *stream; } Call;
@@ -149,7 +151,12 @@ static void *serve_root(void *argument) {
     return NULL;
 }
 
-Result ncclGetVersion(int *version) { *version = 22809; return SUCCESS; }
+#ifdef NEWER
+enum { VERSION = 23203 };
+#else
+enum { VERSION = 22809 };
+#endif
+Result ncclGetVersion(int *version) { *version = VERSION; return SUCCESS; }
 const char *ncclGetLastError(Comm *comm) { (void)comm; return last; }
 
 Result ncclGetUniqueId(UniqueId *id) {
@@ -234,13 +241,25 @@ static Result meet(Comm *comm, const UniqueId *id) {
     return SUCCESS;
 }
 
+/* numRmaCtx of ncclConfig_t, which 2.29 and newer have; without a configuration it is the parent's. */
+static int contexts_of(const char *config, const Comm *parent) {
+    size_t size;
+    unsigned version;
+    int contexts;
+    if (!config) return parent ? parent->contexts : 1;
+    memcpy(&size, config, sizeof size);
+    memcpy(&version, config + 12, sizeof version);
+    memcpy(&contexts, size >= 88 ? config + 84 : config, sizeof contexts);
+    return version < 22900 || size < 88 || contexts < 0 ? 1 : contexts;
+}
+
 Result ncclCommInitRankConfig(Comm **made, int ranks, UniqueId id, int rank, const void *config) {
-    (void)config;
     if (ranks > MOST_RANKS || load_driver()) return fail(SYSTEM_ERROR, "no driver, or too many ranks");
     if (uses_shared_memory()) return fail(SYSTEM_ERROR, "no file in memory");
     Comm *comm = calloc(1, sizeof *comm);
     comm->rank = rank;
     comm->ranks = ranks;
+    comm->contexts = contexts_of(config, NULL);
     Result met = meet(comm, &id);
     if (met == SUCCESS) *made = comm;
     return met;
@@ -266,13 +285,13 @@ static Result exchange(Comm *comm, int peer, const void *out, size_t out_bytes, 
 /* Ranks of one color, in order of rank, over connections of the parent's. */
 Result ncclCommSplit(Comm *parent, int color, int key, Comm **made, const void *config) {
     (void)key;
-    (void)config;
     int colors[MOST_RANKS];
     for (int peer = 0; peer < parent->ranks; peer++)
         if (exchange(parent, peer, &color, sizeof color, &colors[peer], sizeof color)) return REMOTE_ERROR;
     *made = NULL;
     if (color < 0) return SUCCESS;
     Comm *comm = calloc(1, sizeof *comm);
+    comm->contexts = contexts_of(config, parent);
     for (int peer = 0; peer < parent->ranks; peer++) {
         if (colors[peer] != color) continue;
         if (peer == parent->rank) comm->rank = comm->ranks;
@@ -395,6 +414,8 @@ static Result run(Call *call) {
 Result ncclGroupEnd(void) {
     if (depth == 0 || --depth) return SUCCESS;
     Result result = SUCCESS;
+    for (int at = 0; at < call_count; at++)
+        if (calls[at].comm->is_suspended) result = fail(5, "a suspended communicator");
     for (int pass = 0; pass < 2; pass++)
         for (int at = 0; at < call_count && result == SUCCESS; at++) {
             Call *call = &calls[at];
@@ -428,3 +449,151 @@ Result ncclGather(ARGUMENTS, int root, REST) { return CALL(GATHER, .send = send,
 Result ncclScatter(ARGUMENTS, int root, REST) { return CALL(SCATTER, .send = send, .receive = receive, .rank = root); }
 Result ncclSend(uint64_t send, size_t count, int datatype, int peer, REST) { return CALL(SEND, .send = send, .rank = peer); }
 Result ncclRecv(uint64_t receive, size_t count, int datatype, int peer, REST) { return CALL(RECEIVE, .receive = receive, .rank = peer); }
+
+#ifdef NEWER
+
+/* The id for new ranks. The ranks that are there get it by what they have of each other, and may not be in a call yet. */
+Result ncclCommGetUniqueId(Comm *comm, UniqueId *id) {
+    Result made = ncclGetUniqueId(id);
+    for (int peer = 0; made == SUCCESS && peer < comm->ranks; peer++)
+        if (peer != comm->rank && put(comm->socket[peer], id, sizeof *id)) made = fail(REMOTE_ERROR, "a rank is gone");
+    return made;
+}
+
+/* The id, from whichever rank has made it. */
+static Result passed_id(Comm *comm, UniqueId *id) {
+    struct pollfd from[MOST_RANKS];
+    for (int peer = 0; peer < comm->ranks; peer++)
+        from[peer] = (struct pollfd){ .fd = peer == comm->rank ? -1 : comm->socket[peer], .events = POLLIN };
+    while (poll(from, (nfds_t)comm->ranks, -1) < 0)
+        if (errno != EINTR) return fail(SYSTEM_ERROR, "waiting for an id");
+    for (int peer = 0; peer < comm->ranks; peer++)
+        if (from[peer].revents) return get(from[peer].fd, id, sizeof *id) ? fail(REMOTE_ERROR, "a rank is gone") : SUCCESS;
+    return fail(SYSTEM_ERROR, "no id");
+}
+
+/* As NCCL, it wants of each rank just what that rank has. */
+Result ncclCommGrow(Comm *comm, int ranks, const UniqueId *given, int rank, Comm **made, const void *config) {
+    UniqueId id;
+    *made = NULL;
+    if (comm ? rank != -1 || ranks <= comm->ranks : rank < 0 || rank >= ranks || !given) return fail(INVALID_ARGUMENT, "growing");
+    if (given) id = *given;
+    else if (passed_id(comm, &id) != SUCCESS) return REMOTE_ERROR;
+    Result result = ncclCommInitRankConfig(made, ranks, id, comm ? comm->rank : rank, config);
+    if (result == SUCCESS && comm) (*made)->contexts = contexts_of(config, comm);
+    return result;
+}
+
+/* Waits for all ranks. */
+static Result meet_all(Comm *comm) {
+    for (int peer = 0; peer < comm->ranks; peer++) {
+        char own = 1, other = 0;
+        if (exchange(comm, peer, &own, 1, &other, 1) != SUCCESS) return REMOTE_ERROR;
+        if (!other) return fail(REMOTE_ERROR, "a rank says something else");
+    }
+    return SUCCESS;
+}
+
+Result ncclCommSuspend(Comm *comm, int flags) {
+    if (flags != 1 || comm->is_suspended) return fail(5, "suspending");
+    Result result = meet_all(comm);
+    comm->is_suspended = result == SUCCESS;
+    return result;
+}
+
+Result ncclCommResume(Comm *comm) {
+    if (!comm->is_suspended) return fail(5, "resuming");
+    Result result = meet_all(comm);
+    comm->is_suspended = result != SUCCESS;
+    return result;
+}
+
+/* A page for each rank can be given up, a MiB for each context cannot. */
+Result ncclCommMemStats(Comm *comm, int stat, uint64_t *value) {
+    uint64_t given_up = 4096 * (uint64_t)comm->ranks, kept = (uint64_t)comm->contexts << 20;
+    uint64_t stats[] = { given_up, (uint64_t)comm->is_suspended, kept, given_up + kept };
+    if (stat < 0 || stat > 3) return fail(INVALID_ARGUMENT, "no such stat");
+    *value = stats[stat];
+    return SUCCESS;
+}
+
+typedef struct { size_t size; unsigned magic, version; float time; } Simulation;
+
+/* A group takes two microseconds and a half for each call. */
+Result ncclGroupSimulateEnd(Simulation *simulation) {
+    if (depth == 0) return fail(5, "no group");
+    if (--depth) return SUCCESS;
+    int count = call_count;
+    call_count = 0;
+    if (simulation->magic != 0x74685283 || simulation->size < sizeof *simulation) return fail(INVALID_ARGUMENT, "no mark");
+    simulation->time = 2.5f * (float)count;
+    return SUCCESS;
+}
+
+static int64_t number = -123456789012;
+static uint8_t byte = 200;
+enum Type { NUMBER, BYTE, WORDS };
+typedef struct { const char *key; int type; } Parameter;
+static Parameter parameters[] = { { "NCCL_STAND_IN_NUMBER", NUMBER }, { "NCCL_STAND_IN_BYTE", BYTE }, { "NCCL_STAND_IN_WORDS", WORDS } };
+static const char *keys[] = { "NCCL_STAND_IN_NUMBER", "NCCL_STAND_IN_BYTE", "NCCL_STAND_IN_WORDS" };
+
+static const char *words(void) {
+    const char *found = getenv("NCCL_STAND_IN_WORDS");
+    return found ? found : "";
+}
+
+Result ncclParamBind(Parameter **parameter, const char *key) {
+    for (int at = 0; at < 3; at++)
+        if (!strcmp(parameters[at].key, key)) {
+            *parameter = &parameters[at];
+            return SUCCESS;
+        }
+    return fail(INVALID_ARGUMENT, "no such parameter");
+}
+
+Result ncclParamGetI64(Parameter *parameter, int64_t *to) {
+    if (parameter->type != NUMBER) return fail(INVALID_ARGUMENT, "another type");
+    *to = number;
+    return SUCCESS;
+}
+
+Result ncclParamGetU8(Parameter *parameter, uint8_t *to) {
+    if (parameter->type != BYTE) return fail(INVALID_ARGUMENT, "another type");
+    *to = byte;
+    return SUCCESS;
+}
+
+Result ncclParamGetStr(Parameter *parameter, const char **to) {
+    if (parameter->type != WORDS) return fail(INVALID_ARGUMENT, "another type");
+    *to = words();
+    return SUCCESS;
+}
+
+Result ncclParamGet(Parameter *parameter, void *to, int room, int *length) {
+    const void *from[] = { &number, &byte, words() };
+    int lengths[] = { sizeof number, sizeof byte, (int)strlen(words()) + 1 };
+    *length = lengths[parameter->type];
+    if (*length > room) return fail(INVALID_ARGUMENT, "little room");
+    memcpy(to, from[parameter->type], (size_t)*length);
+    return SUCCESS;
+}
+
+Result ncclParamGetParameter(const char *key, const char **value, int *length) {
+    static __thread char text[256];
+    Parameter *parameter;
+    if (ncclParamBind(&parameter, key) != SUCCESS) return INVALID_ARGUMENT;
+    if (parameter->type == NUMBER) snprintf(text, sizeof text, "%lld", (long long)number);
+    else if (parameter->type == BYTE) snprintf(text, sizeof text, "%d", byte);
+    else snprintf(text, sizeof text, "%s", words());
+    *value = text;
+    *length = (int)strlen(text);
+    return SUCCESS;
+}
+
+Result ncclParamGetAllParameterKeys(const char ***table, int *length) {
+    *table = keys;
+    *length = 3;
+    return SUCCESS;
+}
+
+#endif

@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// To the stand-in: how many nodes there are to be.
 const NODES: &str = "NCCL_STAND_IN_NODES";
 
+/// How the stand-in is built.
+const STAND_IN: [&str; 3] = ["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2"];
+
 /// The stand-in and the program, built.
 struct Built {
     folder: TempDir,
@@ -24,7 +27,7 @@ impl Built {
     fn new() -> Self {
         let this = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         let client = installation().join("lib/client");
-        this.compile("nccl_stand_in.c", "libnccl.so.2", &["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2"], &[]);
+        this.compile("nccl_stand_in.c", "libnccl.so.2", &STAND_IN, &[]);
         let libraries = [client.join("libcuda.so.1"), client.join("nccl/libnccl.so.2")];
         this.compile("collectives.c", "collectives", &[], &libraries);
         this
@@ -56,6 +59,25 @@ impl Built {
         let library = self.path("libnccl.so.2").display().to_string();
         Floed::start_two(&["--nccl", &library], over_tcp)
     }
+}
+
+/// The stand-in of the newest NCCL, and the program for what it has beyond the older one.
+fn newest() -> Built {
+    let this = Built { folder: tempfile::tempdir().expect("a temporary folder") };
+    this.compile("nccl_stand_in.c", "libnccl.so.2", &[&STAND_IN[..], &["-DNEWER"]].concat(), &[]);
+    this.compile("nccl_newer.c", "collectives", &[], &[]);
+    this
+}
+
+/// Runs it as one process on devices of one daemon after another.
+fn run_newest(arguments: &[&str], devices: usize) {
+    let built = newest();
+    let daemons = built.daemons(true);
+    let places: Vec<String> = (0..devices).map(|device| format!("{}:0", daemons[device % 2].tcp())).collect();
+    let program =
+        built.program(arguments).variable("STAND_IN", "1").variable("NCCL_STAND_IN_WORDS", "words of the program");
+    is_right(&program.on_each(&daemons[0], &places).flag("--nccl").flag("forwarded").run());
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
 }
 
 fn places(daemons: &[Floed], address: impl Fn(&Floed) -> String) -> Vec<String> {
@@ -212,6 +234,84 @@ fn wrong_calls_are_refused_by_name_before_nccl_sees_them() {
     let daemons = built.daemons(true);
     let places = places(&daemons, |daemon| daemon.tcp().to_owned());
     is_right(&built.program(&["wrong"]).on_each(&daemons[0], &places).run());
+}
+
+/// The rank that makes the id is one that NCCL sends it to, and one that it does not; a communicator of one rank grows, too.
+#[test]
+fn ranks_join_a_communicator_over_two_daemons() {
+    run_newest(&["grow", "2", "3", "0"], 3);
+    run_newest(&["grow", "3", "4", "1"], 4);
+    run_newest(&["grow", "1", "2", "0"], 2);
+}
+
+/// A new rank has a session of its own, whose only key is the new id's.
+#[test]
+fn a_process_joins_a_communicator_of_two_others() {
+    let built = newest();
+    let daemons = built.daemons(true);
+    let id = built.path("id").display().to_string();
+    let run = |rank: usize| {
+        let (rank_text, daemon) = (rank.to_string(), &daemons[rank % 2]);
+        let program = built.program(&["grow", "2", "3", "1", &rank_text, &id]);
+        program.on(daemon, daemon.tcp()).flag("--nccl").flag("forwarded").run()
+    };
+    std::thread::scope(|scope| {
+        let others = [0, 1].map(|rank| scope.spawn(move || run(rank)));
+        is_right(&run(2));
+        others.into_iter().for_each(|other| is_right(&other.join().expect("it runs")));
+    });
+    daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+#[test]
+fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
+    run_newest(&["memory", "2"], 2);
+}
+
+#[test]
+fn a_group_that_is_simulated_is_not_done() {
+    run_newest(&["simulate", "2"], 2);
+}
+
+#[test]
+fn members_of_newer_configurations_are_carried_inherited_or_refused_by_name() {
+    run_newest(&["config", "2"], 2);
+}
+
+#[test]
+fn windows_are_none_without_symmetric_memory() {
+    run_newest(&["windows", "2"], 2);
+}
+
+#[test]
+fn parameters_are_those_of_the_servers_nccl() {
+    run_newest(&["parameters"], 1);
+}
+
+#[test]
+fn a_dump_of_parameters_is_written_where_the_program_writes() {
+    let built = newest();
+    let daemons = built.daemons(true);
+    let places = [format!("{}:0", daemons[0].tcp())];
+    let program = built.program(&["dump"]).variable("NCCL_STAND_IN_WORDS", "");
+    let outcome = program.on_each(&daemons[0], &places).flag("--nccl").flag("forwarded").run();
+    let dumped = "=== ncclParam Registry Dump ===\nNCCL_STAND_IN_NUMBER=-123456789012\nNCCL_STAND_IN_BYTE=200\n\
+                  NCCL_STAND_IN_WORDS=<unset>\n";
+    assert_eq!(
+        (outcome.code, outcome.stdout.as_str()),
+        (Some(0), format!("{dumped}right\n").as_str()),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn an_older_nccl_is_named_with_the_function_that_it_does_not_have() {
+    let built = Built::new();
+    built.compile("nccl_newer.c", "collectives", &[], &[]);
+    let daemons = built.daemons(true);
+    let places = [format!("{}:0", daemons[0].tcp())];
+    is_right(&built.program(&["old"]).on_each(&daemons[0], &places).flag("--nccl").flag("forwarded").run());
 }
 
 /// The words of a program that could not begin.

@@ -3,16 +3,18 @@
 //! It holds no logic, and no function of NVIDIA's.
 #![forbid(unsafe_code)]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 /// The version of the table; any change of it gets a new one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The symbol of floe's `libcuda.so.1` that gives the table: [`Find`].
 pub const SYMBOL: &std::ffi::CStr = c"floe_collectives";
 /// Bytes of a unique id.
 pub const UNIQUE_ID_BYTES: usize = 128;
 /// Numbers of a configuration.
-pub const CONFIG_NUMBERS: usize = 11;
+pub const CONFIG_NUMBERS: usize = 20;
+/// Bytes of a parameter's key, at most.
+pub const MOST_KEY: usize = 256;
 
 /// Gives the table of a version, or NULL.
 pub type Find = unsafe extern "C" fn(version: u32) -> *const Calls;
@@ -45,6 +47,36 @@ pub mod how {
     pub const SPLIT: u32 = 1;
     /// By leaving ranks out.
     pub const SHRINK: u32 = 2;
+    /// By new ranks that join those of another.
+    pub const GROW: u32 = 3;
+}
+
+/// The forms in which a parameter is read, as on the wire.
+pub mod form {
+    /// Its text, by key.
+    pub const TEXT: u32 = 0;
+    /// Not at all: whether there is such a key.
+    pub const KEY: u32 = 1;
+    /// A number.
+    pub const I8: u32 = 2;
+    /// A number.
+    pub const I16: u32 = 3;
+    /// A number.
+    pub const I32: u32 = 4;
+    /// A number.
+    pub const I64: u32 = 5;
+    /// A number.
+    pub const U8: u32 = 6;
+    /// A number.
+    pub const U16: u32 = 7;
+    /// A number.
+    pub const U32: u32 = 8;
+    /// A number.
+    pub const U64: u32 = 9;
+    /// Its text, if it is one.
+    pub const STRING: u32 = 10;
+    /// Its bytes.
+    pub const BYTES: u32 = 11;
 }
 
 /// How a communicator ends.
@@ -67,7 +99,7 @@ pub struct Make {
     pub how: u32,
     /// The device of a new one.
     pub device: c_int,
-    /// The one that is split or shrunk.
+    /// The one that is split, shrunk or grown; 0: a new rank's.
     pub parent: u64,
     /// Unique ids.
     pub ids: *const u8,
@@ -75,7 +107,7 @@ pub struct Make {
     pub id_bytes: usize,
     /// The number of ranks.
     pub ranks: c_int,
-    /// This rank; of a split its color.
+    /// This rank; of a split its color, of an existing rank of one that grows -1.
     pub rank: c_int,
     /// Of a split its key, of a shrink its flags.
     pub key: c_int,
@@ -83,6 +115,8 @@ pub struct Make {
     pub excluded: *const c_int,
     /// Their number.
     pub excluded_count: usize,
+    /// 0: it has its parent's configuration.
+    pub has_config: u32,
     /// The configuration's numbers, in the order of the wire.
     pub config: [c_int; CONFIG_NUMBERS],
     /// Its name; NULL for none.
@@ -100,6 +134,19 @@ pub struct Made {
     /// The number of ranks.
     pub ranks: c_int,
 }
+
+/// A communicator to be suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Suspend {
+    /// Its number.
+    pub comm: u64,
+    /// NCCL's flags; 0: it is resumed.
+    pub flags: c_int,
+}
+
+/// Takes bytes for the list that it was given with.
+pub type Append = unsafe extern "C" fn(list: *mut c_void, bytes: *const u8, count: usize);
 
 /// One call of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +201,18 @@ pub struct Calls {
     pub register: unsafe extern "C" fn(comm: u64, at: usize, bytes: usize, handle: *mut u64) -> Code,
     /// Undoes it.
     pub deregister: unsafe extern "C" fn(comm: u64, handle: u64) -> Code,
+    /// A unique id with which new ranks join those of a communicator.
+    pub grow_id: unsafe extern "C" fn(comm: u64, id: *mut u8) -> Code,
+    /// Suspends and resumes communicators together, and waits.
+    pub suspend: unsafe extern "C" fn(list: *const Suspend, count: usize) -> Code,
+    /// What NCCL counts of a communicator's memory, by `ncclCommMemStat_t`.
+    pub memory: unsafe extern "C" fn(comm: u64, stat: u32, value: *mut u64) -> Code,
+    /// NCCL's estimate of the microseconds of a group's calls, which are not made.
+    pub simulate: unsafe extern "C" fn(calls: *const Call, count: usize, time: *mut f32) -> Code,
+    /// A parameter of the server's NCCL, in one of [`form`].
+    pub parameter: unsafe extern "C" fn(key: *const c_char, form: u32, append: Append, list: *mut c_void) -> Code,
+    /// The keys of all parameters.
+    pub parameter_keys: unsafe extern "C" fn(append: Append, list: *mut c_void) -> Code,
     /// Device memory of the current context.
     pub allocate: unsafe extern "C" fn(at: *mut usize, bytes: usize) -> Code,
     /// Frees it.

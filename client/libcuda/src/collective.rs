@@ -1,11 +1,11 @@
 //! The table of functions for floe's `libnccl.so.2`: C's pointers come in, the session's typed calls go out.
 //! In: calls of the one library that looks the table up. Out: results of NCCL. It decides nothing, and no panic leaves it.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use floe_abi::{DevicePtr, Stream};
-use floe_nccl::{Call, Calls, Code, Made, Make, UNIQUE_ID_BYTES, VERSION, code, how};
+use floe_nccl::{Append, Call, Calls, Code, Made, Make, Suspend, UNIQUE_ID_BYTES, VERSION, code, how};
 use floe_session::{Client, Collective, NcclFailure, NcclResult, NewComm, Origin};
 use floe_surface::MemoryCalls as _;
 use floe_wire::{CollectiveCall, CommId, StreamId};
@@ -23,6 +23,12 @@ static CALLS: Calls = Calls {
     destroy_reduction,
     register,
     deregister,
+    grow_id,
+    suspend,
+    memory,
+    simulate,
+    parameter,
+    parameter_keys,
     allocate,
     free,
     last_error,
@@ -118,13 +124,19 @@ unsafe fn new_comm(make: &Make) -> NewComm<'_> {
             let excluded = unsafe { list(make.excluded, make.excluded_count) };
             Origin::Shrink { comm: make.parent, excluded, flags: make.key.cast_unsigned() }
         }
+        how::GROW => {
+            // SAFETY: our caller says so.
+            let id = unsafe { list(make.ids, make.id_bytes) };
+            let rank = if make.parent == 0 { make.rank } else { 0 };
+            Origin::Grow { comm: make.parent, device: make.device, id, ranks: make.ranks, rank }
+        }
         _ => {
             // SAFETY: our caller says so.
             let ids = unsafe { list(make.ids, make.id_bytes) };
             Origin::Ids { device: make.device, ids, ranks: make.ranks, rank: make.rank }
         }
     };
-    NewComm { origin, config: &make.config, name }
+    NewComm { origin, config: (make.has_config != 0).then_some(&make.config[..]), name }
 }
 
 fn collective(call: &Call) -> Collective {
@@ -203,6 +215,65 @@ unsafe extern "C" fn register(comm: u64, at: usize, bytes: usize, handle: *mut u
 
 unsafe extern "C" fn deregister(comm: u64, handle: u64) -> Code {
     done(|client| client.nccl_deregister(comm, handle))
+}
+
+unsafe extern "C" fn grow_id(comm: u64, id: *mut u8) -> Code {
+    done(|client| {
+        let made = client.nccl_grow_id(comm)?;
+        // SAFETY: the library gives room for a unique id.
+        unsafe { id.cast::<[u8; UNIQUE_ID_BYTES]>().write_unaligned(made) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn suspend(list_of: *const Suspend, count: usize) -> Code {
+    done(|client| {
+        // SAFETY: the library gives so many.
+        let all = unsafe { list(list_of, count) }.iter().map(|one| (one.comm, one.flags.cast_unsigned()));
+        client.nccl_suspend(&all.collect::<Vec<_>>())
+    })
+}
+
+unsafe extern "C" fn memory(comm: u64, stat: u32, value: *mut u64) -> Code {
+    done(|client| {
+        let read = client.nccl_memory(comm, stat)?;
+        // SAFETY: the library gives room for it.
+        unsafe { value.write(read) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn simulate(calls: *const Call, count: usize, time: *mut f32) -> Code {
+    done(|client| {
+        // SAFETY: the library gives so many.
+        let calls: Vec<Collective> = unsafe { list(calls, count) }.iter().map(collective).collect();
+        let estimated = client.nccl_simulate(&calls)?;
+        // SAFETY: the library gives room for it.
+        unsafe { time.write(estimated) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn parameter(key: *const c_char, form: u32, append: Append, to: *mut c_void) -> Code {
+    done(|client| {
+        // SAFETY: the library's key ends.
+        let key = unsafe { CStr::from_ptr(key) }.to_str();
+        let no_text = |_| NcclFailure { code: code::INVALID_ARGUMENT, words: "a key that is no text".to_owned() };
+        let read = client.nccl_parameter(key.map_err(no_text)?, form)?;
+        // SAFETY: the library takes so many bytes for its list.
+        unsafe { append(to, read.as_ptr(), read.len()) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn parameter_keys(append: Append, to: *mut c_void) -> Code {
+    done(|client| {
+        for key in client.nccl_parameter_keys()? {
+            // SAFETY: the library takes so many bytes for its list.
+            unsafe { append(to, key.as_ptr(), key.len()) };
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn allocate(at: *mut usize, bytes: usize) -> Code {

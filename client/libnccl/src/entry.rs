@@ -1,61 +1,26 @@
 //! NCCL's functions, as the generated symbols call them: pointers are checked, read and written here.
 //! In: C's arguments, for which the program keeps NCCL's contract. Out: results. Handles are looked up; no panic leaves this file.
 
-use std::cell::RefCell;
+mod config;
+mod newer;
+mod outputs;
+
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use floe_nccl::{CONFIG_NUMBERS, Call, Code, UNIQUE_ID_BYTES, code, end};
+use floe_nccl::{Call, Code, code, end};
 
 use crate::comms::{Comm, State};
-use crate::groups::{self, New, Origin, Settings};
+use crate::groups::{self, New, Origin};
 use crate::session::{self, Failure, Outcome};
+pub(crate) use config::{CallConfig, Config};
+use config::{refuse_call_settings, settings};
+pub(crate) use newer::*;
+pub(crate) use outputs::UniqueId;
+use outputs::{WORDS, begin, give, list, null, say};
 
-/// `ncclUniqueId`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct UniqueId([u8; UNIQUE_ID_BYTES]);
-
-/// `ncclConfig_t` of NCCL 2.28; programs of older versions say that theirs is shorter.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Config {
-    size: usize,
-    magic: u32,
-    version: u32,
-    blocking: c_int,
-    cga_cluster_size: c_int,
-    min_ctas: c_int,
-    max_ctas: c_int,
-    net_name: *const c_char,
-    split_share: c_int,
-    traffic_class: c_int,
-    comm_name: *const c_char,
-    collnet_enable: c_int,
-    cta_policy: c_int,
-    shrink_share: c_int,
-    nvls_ctas: c_int,
-    channels_per_net_peer: c_int,
-    nvlink_centric: c_int,
-}
-
-const MAGIC: u32 = 0xcafe_beef;
-const UNDEFINED: c_int = c_int::MIN;
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
-/// Bytes before the first setting.
-const HEAD: usize = 16;
-
-thread_local! {
-    /// What `ncclGetLastError(NULL)` gives this thread.
-    static WORDS: RefCell<CString> = RefCell::default();
-}
-
-fn say(words: &str) {
-    WORDS.set(CString::new(words.replace('\0', " ")).unwrap_or_default());
-}
-
 /// Gives a call's result.
 pub(crate) fn guard(call: impl FnOnce() -> Outcome<()>) -> Code {
     let defect = || Failure::new(code::INTERNAL_ERROR, "a defect of floe");
@@ -71,96 +36,14 @@ pub(crate) fn guard(call: impl FnOnce() -> Outcome<()>) -> Code {
     }
 }
 
-/// A function that is not there.
-pub(crate) fn refuse(name: &'static CStr) -> Code {
+/// A function that is not there, and why.
+pub(crate) fn refuse(name: &'static CStr, why: &str) -> Code {
     session::refused(name);
     guard(|| {
-        let words = format!("{} is not there for NCCL beside the GPU (floe run --nccl own)", name.to_string_lossy());
+        let name = name.to_string_lossy();
+        let words = format!("{name} is not there for NCCL beside the GPU: {why} (floe run --nccl own)");
         Err(Failure::new(code::INVALID_USAGE, &words))
     })
-}
-
-fn null() -> Failure {
-    Failure::new(code::INVALID_ARGUMENT, "a pointer is NULL")
-}
-
-/// # Safety
-/// `to` is NULL or has room.
-unsafe fn give<T>(to: *mut T, value: T) -> Outcome<()> {
-    if to.is_null() {
-        return Err(null());
-    }
-    // SAFETY: it is not NULL, and our caller says that there is room.
-    unsafe { to.write(value) };
-    Ok(())
-}
-
-/// # Safety
-/// `at` is NULL or has as many.
-unsafe fn list<T: Copy>(at: *const T, count: c_int) -> Outcome<Vec<T>> {
-    match usize::try_from(count) {
-        Ok(count) if !at.is_null() => {
-            // SAFETY: our caller says so.
-            Ok(unsafe { std::slice::from_raw_parts(at, count) }.to_vec())
-        }
-        Ok(0) => Ok(Vec::new()),
-        _ => Err(null()),
-    }
-}
-
-/// # Safety
-/// `config` is NULL or has as many bytes as its first field says, and its name ends.
-unsafe fn settings(config: *const Config) -> Outcome<Settings> {
-    let mut read = Config {
-        size: 0,
-        magic: MAGIC,
-        version: 0,
-        blocking: UNDEFINED,
-        cga_cluster_size: UNDEFINED,
-        min_ctas: UNDEFINED,
-        max_ctas: UNDEFINED,
-        net_name: std::ptr::null(),
-        split_share: UNDEFINED,
-        traffic_class: UNDEFINED,
-        comm_name: std::ptr::null(),
-        collnet_enable: UNDEFINED,
-        cta_policy: UNDEFINED,
-        shrink_share: UNDEFINED,
-        nvls_ctas: UNDEFINED,
-        channels_per_net_peer: UNDEFINED,
-        nvlink_centric: UNDEFINED,
-    };
-    if !config.is_null() {
-        // SAFETY: every version of the structure begins with its size.
-        let size = unsafe { config.cast::<usize>().read() };
-        if size < HEAD {
-            return Err(Failure::new(code::INVALID_ARGUMENT, "a configuration without NCCL_CONFIG_INITIALIZER"));
-        }
-        let bytes = size.min(size_of::<Config>());
-        // SAFETY: the program's has `size` bytes and ours no fewer than are copied; any bytes are values of its fields.
-        unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut read).cast::<u8>(), bytes) };
-        if read.magic != MAGIC {
-            return Err(Failure::new(code::INVALID_ARGUMENT, "a configuration without NCCL_CONFIG_INITIALIZER"));
-        }
-    }
-    let name = (!read.comm_name.is_null()).then(|| {
-        // SAFETY: the program's text ends.
-        unsafe { CStr::from_ptr(read.comm_name) }.to_owned()
-    });
-    let numbers: [c_int; CONFIG_NUMBERS] = [
-        read.cga_cluster_size,
-        read.min_ctas,
-        read.max_ctas,
-        read.split_share,
-        read.traffic_class,
-        read.collnet_enable,
-        read.cta_policy,
-        read.shrink_share,
-        read.nvls_ctas,
-        read.channels_per_net_peer,
-        read.nvlink_centric,
-    ];
-    Ok(Settings { blocks: read.blocking != 0, numbers, name })
 }
 
 pub(crate) unsafe fn nccl_mem_alloc(pointer: *mut usize, size: usize) -> Outcome<()> {
@@ -183,25 +66,6 @@ pub(crate) unsafe fn nccl_get_unique_id(id: *mut UniqueId) -> Outcome<()> {
     let made = session::unique_id()?;
     // SAFETY: our caller's contract.
     unsafe { give(id, UniqueId(made)) }
-}
-
-/// Begins a communicator on a device, gives its handle, and makes it now or with its group.
-///
-/// # Safety
-/// `comm` is NULL or has room.
-unsafe fn begin(comm: *mut usize, device: c_int, origin: Origin, settings: Settings) -> Outcome<()> {
-    let own = Comm::begin(device);
-    // SAFETY: our caller says so.
-    unsafe { give(comm, own.handle) }.inspect_err(|_| own.forget())?;
-    let made = groups::new(New { comm: Some(Arc::clone(&own)), device, origin, settings });
-    if let Err(failure) = &made
-        && failure.code != code::IN_PROGRESS
-    {
-        own.forget();
-        // SAFETY: as above.
-        unsafe { give(comm, 0)? };
-    }
-    made
 }
 
 pub(crate) unsafe fn nccl_comm_init_rank_config(
@@ -339,6 +203,7 @@ pub(crate) unsafe fn nccl_get_error_string(result: Code) -> *const c_char {
         code::INVALID_USAGE => c"NCCL is used in a wrong way, or floe does not do this",
         6 => c"another rank failed, or the network to it",
         code::IN_PROGRESS => c"it is in progress",
+        8 => c"it took longer than NCCL waits",
         _ => c"not a result of NCCL",
     };
     text.as_ptr()
@@ -477,6 +342,36 @@ collectives! {
         { count: count, datatype: datatype, send: send, rank: peer };
     nccl_recv = RECEIVE(receive: usize, count: usize, datatype: u32, peer: c_int)
         { count: count, datatype: datatype, receive: receive, rank: peer };
+}
+
+macro_rules! configured {
+    ($($name:ident = $plain:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[allow(clippy::too_many_arguments, reason = "they are NCCL's")]
+        pub(crate) unsafe fn $name(
+            $($argument: $type,)*
+            comm: usize,
+            stream: usize,
+            config: *const CallConfig,
+        ) -> Outcome<()> {
+            // SAFETY: our caller's contract.
+            unsafe {
+                refuse_call_settings(config)?;
+                $plain($($argument,)* comm, stream)
+            }
+        }
+    )*};
+}
+
+configured! {
+    nccl_reduce_config = nccl_reduce(send: usize, receive: usize, count: usize, datatype: u32, operation: u32, root: c_int);
+    nccl_broadcast_config = nccl_broadcast(send: usize, receive: usize, count: usize, datatype: u32, root: c_int);
+    nccl_all_reduce_config = nccl_all_reduce(send: usize, receive: usize, count: usize, datatype: u32, operation: u32);
+    nccl_reduce_scatter_config =
+        nccl_reduce_scatter(send: usize, receive: usize, count: usize, datatype: u32, operation: u32);
+    nccl_all_gather_config = nccl_all_gather(send: usize, receive: usize, count: usize, datatype: u32);
+    nccl_allto_all_config = nccl_allto_all(send: usize, receive: usize, count: usize, datatype: u32);
+    nccl_gather_config = nccl_gather(send: usize, receive: usize, count: usize, datatype: u32, root: c_int);
+    nccl_scatter_config = nccl_scatter(send: usize, receive: usize, count: usize, datatype: u32, root: c_int);
 }
 
 pub(crate) unsafe fn nccl_group_start() -> Outcome<()> {

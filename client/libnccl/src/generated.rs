@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 use floe_nccl::Code;
 
 use crate::callers;
-use crate::entry::{self, Config, UniqueId};
+use crate::entry::{self, CallConfig, Config, Simulation, UniqueId};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclAllGather(
@@ -42,6 +42,38 @@ pub unsafe extern "C" fn pncclAllGather(
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_all_gather(send, receive, count, datatype, comm, stream) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclAllGatherConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_all_gather_config(send, receive, count, datatype, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclAllGatherConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_all_gather_config(send, receive, count, datatype, comm, stream, config) }
     })
 }
 
@@ -78,6 +110,40 @@ pub unsafe extern "C" fn pncclAllReduce(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclAllReduceConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_all_reduce_config(send, receive, count, datatype, operation, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclAllReduceConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_all_reduce_config(send, receive, count, datatype, operation, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclAlltoAll(
     send: usize,
     receive: usize,
@@ -104,6 +170,38 @@ pub unsafe extern "C" fn pncclAlltoAll(
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_allto_all(send, receive, count, datatype, comm, stream) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclAlltoAllConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_allto_all_config(send, receive, count, datatype, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclAlltoAllConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_allto_all_config(send, receive, count, datatype, comm, stream, config) }
     })
 }
 
@@ -169,6 +267,40 @@ pub unsafe extern "C" fn pncclBroadcast(
 }
 
 callers::exported!(ncclBroadcast, own_ncclBroadcast);
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclBroadcastConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_broadcast_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclBroadcastConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_broadcast_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommAbort(comm: usize) -> Code {
@@ -285,23 +417,49 @@ pub unsafe extern "C" fn pncclCommGetAsyncError(comm: usize, error: *mut Code) -
 callers::exported!(ncclCommGetAsyncError, own_ncclCommGetAsyncError);
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommGetUniqueId() -> Code {
-    entry::refuse(c"ncclCommGetUniqueId")
+pub unsafe extern "C" fn ncclCommGetUniqueId(comm: usize, id: *mut UniqueId) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_get_unique_id(comm, id) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommGetUniqueId() -> Code {
-    entry::refuse(c"ncclCommGetUniqueId")
+pub unsafe extern "C" fn pncclCommGetUniqueId(comm: usize, id: *mut UniqueId) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_get_unique_id(comm, id) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommGrow() -> Code {
-    entry::refuse(c"ncclCommGrow")
+pub unsafe extern "C" fn ncclCommGrow(
+    comm: usize,
+    ranks: c_int,
+    id: *const UniqueId,
+    rank: c_int,
+    child: *mut usize,
+    config: *const Config,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_grow(comm, ranks, id, rank, child, config) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommGrow() -> Code {
-    entry::refuse(c"ncclCommGrow")
+pub unsafe extern "C" fn pncclCommGrow(
+    comm: usize,
+    ranks: c_int,
+    id: *const UniqueId,
+    rank: c_int,
+    child: *mut usize,
+    config: *const Config,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_grow(comm, ranks, id, rank, child, config) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -395,13 +553,29 @@ pub unsafe extern "C" fn pncclCommInitRankScalable(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommMemStats() -> Code {
-    entry::refuse(c"ncclCommMemStats")
+pub unsafe extern "C" fn ncclCommMemStats(comm: usize, stat: u32, value: *mut u64) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_mem_stats(comm, stat, value) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommMemStats() -> Code {
-    entry::refuse(c"ncclCommMemStats")
+pub unsafe extern "C" fn pncclCommMemStats(comm: usize, stat: u32, value: *mut u64) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_mem_stats(comm, stat, value) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommQueryProperties() -> Code {
+    entry::refuse(c"ncclCommQueryProperties", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclCommQueryProperties() -> Code {
+    entry::refuse(c"ncclCommQueryProperties", "kernels that use NCCL's device API need memory of their peers")
 }
 
 unsafe extern "C" fn own_ncclCommRegister(comm: usize, buffer: usize, size: usize, handle: *mut usize) -> Code {
@@ -422,13 +596,19 @@ pub unsafe extern "C" fn pncclCommRegister(comm: usize, buffer: usize, size: usi
 callers::exported!(ncclCommRegister, own_ncclCommRegister);
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommResume() -> Code {
-    entry::refuse(c"ncclCommResume")
+pub unsafe extern "C" fn ncclCommResume(comm: usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_resume(comm) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommResume() -> Code {
-    entry::refuse(c"ncclCommResume")
+pub unsafe extern "C" fn pncclCommResume(comm: usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_resume(comm) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -506,13 +686,19 @@ pub unsafe extern "C" fn pncclCommSplit(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommSuspend() -> Code {
-    entry::refuse(c"ncclCommSuspend")
+pub unsafe extern "C" fn ncclCommSuspend(comm: usize, flags: c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_suspend(comm, flags) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommSuspend() -> Code {
-    entry::refuse(c"ncclCommSuspend")
+pub unsafe extern "C" fn pncclCommSuspend(comm: usize, flags: c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_suspend(comm, flags) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -531,44 +717,68 @@ pub unsafe extern "C" fn pncclCommUserRank(comm: usize, rank: *mut c_int) -> Cod
     })
 }
 
-unsafe extern "C" fn own_ncclCommWindowDeregister() -> Code {
-    entry::refuse(c"ncclCommWindowDeregister")
+unsafe extern "C" fn own_ncclCommWindowDeregister(comm: usize, window: usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_window_deregister(comm, window) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommWindowDeregister() -> Code {
-    entry::refuse(c"ncclCommWindowDeregister")
+pub unsafe extern "C" fn pncclCommWindowDeregister(comm: usize, window: usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_window_deregister(comm, window) }
+    })
 }
 
 callers::exported!(ncclCommWindowDeregister, own_ncclCommWindowDeregister);
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommWindowRegister() -> Code {
-    entry::refuse(c"ncclCommWindowRegister")
+pub unsafe extern "C" fn ncclCommWindowRegister(
+    comm: usize,
+    buffer: usize,
+    size: usize,
+    window: *mut usize,
+    flags: c_int,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_window_register(comm, buffer, size, window, flags) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclCommWindowRegister() -> Code {
-    entry::refuse(c"ncclCommWindowRegister")
+pub unsafe extern "C" fn pncclCommWindowRegister(
+    comm: usize,
+    buffer: usize,
+    size: usize,
+    window: *mut usize,
+    flags: c_int,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_comm_window_register(comm, buffer, size, window, flags) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclDevCommCreate() -> Code {
-    entry::refuse(c"ncclDevCommCreate")
+    entry::refuse(c"ncclDevCommCreate", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclDevCommCreate() -> Code {
-    entry::refuse(c"ncclDevCommCreate")
+    entry::refuse(c"ncclDevCommCreate", "kernels that use NCCL's device API need memory of their peers")
 }
 
 unsafe extern "C" fn own_ncclDevCommDestroy() -> Code {
-    entry::refuse(c"ncclDevCommDestroy")
+    entry::refuse(c"ncclDevCommDestroy", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclDevCommDestroy() -> Code {
-    entry::refuse(c"ncclDevCommDestroy")
+    entry::refuse(c"ncclDevCommDestroy", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclDevCommDestroy, own_ncclDevCommDestroy);
@@ -605,6 +815,50 @@ pub unsafe extern "C" fn pncclGather(
     })
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGatherConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_gather_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGatherConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_gather_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetCftDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetCftDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetCftDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetCftDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
 unsafe extern "C" fn own_ncclGetErrorString(result: Code) -> *const c_char {
     // SAFETY: the program keeps NCCL's contract of this function.
     unsafe { entry::nccl_get_error_string(result) }
@@ -628,6 +882,66 @@ pub unsafe extern "C" fn ncclGetLastError(comm: usize) -> *const c_char {
 pub unsafe extern "C" fn pncclGetLastError(comm: usize) -> *const c_char {
     // SAFETY: the program keeps NCCL's contract of this function.
     unsafe { entry::nccl_get_last_error(comm) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetLsaDevicePointer() -> Code {
+    entry::refuse(c"ncclGetLsaDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetLsaDevicePointer() -> Code {
+    entry::refuse(c"ncclGetLsaDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetLsaMultimemDevicePointer() -> Code {
+    entry::refuse(c"ncclGetLsaMultimemDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetLsaMultimemDevicePointer() -> Code {
+    entry::refuse(c"ncclGetLsaMultimemDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetMultimemDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetMultimemDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetMultimemDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetMultimemDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetMultimemDevicePointer() -> Code {
+    entry::refuse(c"ncclGetMultimemDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetMultimemDevicePointer() -> Code {
+    entry::refuse(c"ncclGetMultimemDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetPeerDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetPeerDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetPeerDeviceLeInfo() -> Code {
+    entry::refuse(c"ncclGetPeerDeviceLeInfo", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclGetPeerDevicePointer() -> Code {
+    entry::refuse(c"ncclGetPeerDevicePointer", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGetPeerDevicePointer() -> Code {
+    entry::refuse(c"ncclGetPeerDevicePointer", "kernels that use NCCL's device API need memory of their peers")
 }
 
 unsafe extern "C" fn own_ncclGetUniqueId(id: *mut UniqueId) -> Code {
@@ -665,15 +979,37 @@ pub unsafe extern "C" fn pncclGetVersion(version: *mut c_int) -> Code {
 callers::exported!(ncclGetVersion, own_ncclGetVersion);
 
 unsafe extern "C" fn own_ncclGinBarrierCreateRequirement() -> Code {
-    entry::refuse(c"ncclGinBarrierCreateRequirement")
+    entry::refuse(c"ncclGinBarrierCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclGinBarrierCreateRequirement() -> Code {
-    entry::refuse(c"ncclGinBarrierCreateRequirement")
+    entry::refuse(c"ncclGinBarrierCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclGinBarrierCreateRequirement, own_ncclGinBarrierCreateRequirement);
+
+unsafe extern "C" fn own_ncclGinInboxA2ACreateRequirement() -> Code {
+    entry::refuse(c"ncclGinInboxA2ACreateRequirement", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGinInboxA2ACreateRequirement() -> Code {
+    entry::refuse(c"ncclGinInboxA2ACreateRequirement", "kernels that use NCCL's device API need memory of their peers")
+}
+
+callers::exported!(ncclGinInboxA2ACreateRequirement, own_ncclGinInboxA2ACreateRequirement);
+
+unsafe extern "C" fn own_ncclGinOutboxCreateRequirement() -> Code {
+    entry::refuse(c"ncclGinOutboxCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclGinOutboxCreateRequirement() -> Code {
+    entry::refuse(c"ncclGinOutboxCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
+}
+
+callers::exported!(ncclGinOutboxCreateRequirement, own_ncclGinOutboxCreateRequirement);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGroupEnd() -> Code {
@@ -692,13 +1028,19 @@ pub unsafe extern "C" fn pncclGroupEnd() -> Code {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGroupSimulateEnd() -> Code {
-    entry::refuse(c"ncclGroupSimulateEnd")
+pub unsafe extern "C" fn ncclGroupSimulateEnd(simulation: *mut Simulation) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_group_simulate_end(simulation) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclGroupSimulateEnd() -> Code {
-    entry::refuse(c"ncclGroupSimulateEnd")
+pub unsafe extern "C" fn pncclGroupSimulateEnd(simulation: *mut Simulation) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_group_simulate_end(simulation) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -718,34 +1060,34 @@ pub unsafe extern "C" fn pncclGroupStart() -> Code {
 }
 
 unsafe extern "C" fn own_ncclLLA2ACalcSlots() -> Code {
-    entry::refuse(c"ncclLLA2ACalcSlots")
+    entry::refuse(c"ncclLLA2ACalcSlots", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclLLA2ACalcSlots() -> Code {
-    entry::refuse(c"ncclLLA2ACalcSlots")
+    entry::refuse(c"ncclLLA2ACalcSlots", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclLLA2ACalcSlots, own_ncclLLA2ACalcSlots);
 
 unsafe extern "C" fn own_ncclLLA2ACreateRequirement() -> Code {
-    entry::refuse(c"ncclLLA2ACreateRequirement")
+    entry::refuse(c"ncclLLA2ACreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclLLA2ACreateRequirement() -> Code {
-    entry::refuse(c"ncclLLA2ACreateRequirement")
+    entry::refuse(c"ncclLLA2ACreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclLLA2ACreateRequirement, own_ncclLLA2ACreateRequirement);
 
 unsafe extern "C" fn own_ncclLsaBarrierCreateRequirement() -> Code {
-    entry::refuse(c"ncclLsaBarrierCreateRequirement")
+    entry::refuse(c"ncclLsaBarrierCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclLsaBarrierCreateRequirement() -> Code {
-    entry::refuse(c"ncclLsaBarrierCreateRequirement")
+    entry::refuse(c"ncclLsaBarrierCreateRequirement", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclLsaBarrierCreateRequirement, own_ncclLsaBarrierCreateRequirement);
@@ -785,153 +1127,247 @@ pub unsafe extern "C" fn pncclMemFree(pointer: usize) -> Code {
 callers::exported!(ncclMemFree, own_ncclMemFree);
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamBind() -> Code {
-    entry::refuse(c"ncclParamBind")
+pub unsafe extern "C" fn ncclParamBind(handle: *mut usize, key: *const c_char) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_bind(handle, key) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamBind() -> Code {
-    entry::refuse(c"ncclParamBind")
+pub unsafe extern "C" fn pncclParamBind(handle: *mut usize, key: *const c_char) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_bind(handle, key) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamDumpAll() -> Code {
-    entry::refuse(c"ncclParamDumpAll")
+pub unsafe extern "C" fn ncclParamDumpAll() {
+    // SAFETY: the program keeps NCCL's contract of this function.
+    unsafe { entry::nccl_param_dump_all() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamDumpAll() -> Code {
-    entry::refuse(c"ncclParamDumpAll")
+pub unsafe extern "C" fn pncclParamDumpAll() {
+    // SAFETY: the program keeps NCCL's contract of this function.
+    unsafe { entry::nccl_param_dump_all() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGet() -> Code {
-    entry::refuse(c"ncclParamGet")
+pub unsafe extern "C" fn ncclParamGet(handle: usize, to: *mut u8, most: c_int, length: *mut c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get(handle, to, most, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGet() -> Code {
-    entry::refuse(c"ncclParamGet")
+pub unsafe extern "C" fn pncclParamGet(handle: usize, to: *mut u8, most: c_int, length: *mut c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get(handle, to, most, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetAllParameterKeys() -> Code {
-    entry::refuse(c"ncclParamGetAllParameterKeys")
+pub unsafe extern "C" fn ncclParamGetAllParameterKeys(table: *mut *const *const c_char, length: *mut c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_all_parameter_keys(table, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetAllParameterKeys() -> Code {
-    entry::refuse(c"ncclParamGetAllParameterKeys")
+pub unsafe extern "C" fn pncclParamGetAllParameterKeys(table: *mut *const *const c_char, length: *mut c_int) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_all_parameter_keys(table, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetI16() -> Code {
-    entry::refuse(c"ncclParamGetI16")
+pub unsafe extern "C" fn ncclParamGetI16(handle: usize, to: *mut [u8; 2]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i16(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetI16() -> Code {
-    entry::refuse(c"ncclParamGetI16")
+pub unsafe extern "C" fn pncclParamGetI16(handle: usize, to: *mut [u8; 2]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i16(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetI32() -> Code {
-    entry::refuse(c"ncclParamGetI32")
+pub unsafe extern "C" fn ncclParamGetI32(handle: usize, to: *mut [u8; 4]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i32(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetI32() -> Code {
-    entry::refuse(c"ncclParamGetI32")
+pub unsafe extern "C" fn pncclParamGetI32(handle: usize, to: *mut [u8; 4]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i32(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetI64() -> Code {
-    entry::refuse(c"ncclParamGetI64")
+pub unsafe extern "C" fn ncclParamGetI64(handle: usize, to: *mut [u8; 8]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i64(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetI64() -> Code {
-    entry::refuse(c"ncclParamGetI64")
+pub unsafe extern "C" fn pncclParamGetI64(handle: usize, to: *mut [u8; 8]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i64(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetI8() -> Code {
-    entry::refuse(c"ncclParamGetI8")
+pub unsafe extern "C" fn ncclParamGetI8(handle: usize, to: *mut [u8; 1]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i8(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetI8() -> Code {
-    entry::refuse(c"ncclParamGetI8")
+pub unsafe extern "C" fn pncclParamGetI8(handle: usize, to: *mut [u8; 1]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_i8(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetParameter() -> Code {
-    entry::refuse(c"ncclParamGetParameter")
+pub unsafe extern "C" fn ncclParamGetParameter(
+    key: *const c_char,
+    value: *mut *const c_char,
+    length: *mut c_int,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_parameter(key, value, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetParameter() -> Code {
-    entry::refuse(c"ncclParamGetParameter")
+pub unsafe extern "C" fn pncclParamGetParameter(
+    key: *const c_char,
+    value: *mut *const c_char,
+    length: *mut c_int,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_parameter(key, value, length) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetStr() -> Code {
-    entry::refuse(c"ncclParamGetStr")
+pub unsafe extern "C" fn ncclParamGetStr(handle: usize, string: *mut *const c_char) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_str(handle, string) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetStr() -> Code {
-    entry::refuse(c"ncclParamGetStr")
+pub unsafe extern "C" fn pncclParamGetStr(handle: usize, string: *mut *const c_char) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_str(handle, string) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetU16() -> Code {
-    entry::refuse(c"ncclParamGetU16")
+pub unsafe extern "C" fn ncclParamGetU16(handle: usize, to: *mut [u8; 2]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u16(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetU16() -> Code {
-    entry::refuse(c"ncclParamGetU16")
+pub unsafe extern "C" fn pncclParamGetU16(handle: usize, to: *mut [u8; 2]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u16(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetU32() -> Code {
-    entry::refuse(c"ncclParamGetU32")
+pub unsafe extern "C" fn ncclParamGetU32(handle: usize, to: *mut [u8; 4]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u32(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetU32() -> Code {
-    entry::refuse(c"ncclParamGetU32")
+pub unsafe extern "C" fn pncclParamGetU32(handle: usize, to: *mut [u8; 4]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u32(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetU64() -> Code {
-    entry::refuse(c"ncclParamGetU64")
+pub unsafe extern "C" fn ncclParamGetU64(handle: usize, to: *mut [u8; 8]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u64(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetU64() -> Code {
-    entry::refuse(c"ncclParamGetU64")
+pub unsafe extern "C" fn pncclParamGetU64(handle: usize, to: *mut [u8; 8]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u64(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclParamGetU8() -> Code {
-    entry::refuse(c"ncclParamGetU8")
+pub unsafe extern "C" fn ncclParamGetU8(handle: usize, to: *mut [u8; 1]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u8(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclParamGetU8() -> Code {
-    entry::refuse(c"ncclParamGetU8")
+pub unsafe extern "C" fn pncclParamGetU8(handle: usize, to: *mut [u8; 1]) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_param_get_u8(handle, to) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclPutSignal() -> Code {
-    entry::refuse(c"ncclPutSignal")
+    entry::refuse(
+        c"ncclPutSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclPutSignal() -> Code {
-    entry::refuse(c"ncclPutSignal")
+    entry::refuse(
+        c"ncclPutSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -1043,6 +1479,42 @@ pub unsafe extern "C" fn pncclReduce(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclReduceConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_reduce_config(send, receive, count, datatype, operation, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclReduceConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_reduce_config(send, receive, count, datatype, operation, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclReduceScatter(
     send: usize,
     receive: usize,
@@ -1071,6 +1543,40 @@ pub unsafe extern "C" fn pncclReduceScatter(
     entry::guard(|| {
         // SAFETY: the program keeps NCCL's contract of this function.
         unsafe { entry::nccl_reduce_scatter(send, receive, count, datatype, operation, comm, stream) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclReduceScatterConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_reduce_scatter_config(send, receive, count, datatype, operation, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclReduceScatterConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    operation: u32,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_reduce_scatter_config(send, receive, count, datatype, operation, comm, stream, config) }
     })
 }
 
@@ -1119,6 +1625,40 @@ pub unsafe extern "C" fn pncclScatter(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclScatterConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_scatter_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclScatterConfig(
+    send: usize,
+    receive: usize,
+    count: usize,
+    datatype: u32,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+    config: *const CallConfig,
+) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_scatter_config(send, receive, count, datatype, root, comm, stream, config) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclSend(
     send: usize,
     count: usize,
@@ -1149,85 +1689,141 @@ pub unsafe extern "C" fn pncclSend(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclSetEncryption() -> Code {
+    entry::refuse(
+        c"ncclSetEncryption",
+        "the sockets are of the NCCL in the workers, and floe does not carry the key there",
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclSetEncryption() -> Code {
+    entry::refuse(
+        c"ncclSetEncryption",
+        "the sockets are of the NCCL in the workers, and floe does not carry the key there",
+    )
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclSignal() -> Code {
-    entry::refuse(c"ncclSignal")
+    entry::refuse(
+        c"ncclSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclSignal() -> Code {
-    entry::refuse(c"ncclSignal")
+    entry::refuse(
+        c"ncclSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
+unsafe extern "C" fn own_ncclTeamCft() -> Code {
+    entry::refuse(c"ncclTeamCft", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclTeamCft() -> Code {
+    entry::refuse(c"ncclTeamCft", "kernels that use NCCL's device API need memory of their peers")
+}
+
+callers::exported!(ncclTeamCft, own_ncclTeamCft);
+
+unsafe extern "C" fn own_ncclTeamCftMultimem() -> Code {
+    entry::refuse(c"ncclTeamCftMultimem", "kernels that use NCCL's device API need memory of their peers")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pncclTeamCftMultimem() -> Code {
+    entry::refuse(c"ncclTeamCftMultimem", "kernels that use NCCL's device API need memory of their peers")
+}
+
+callers::exported!(ncclTeamCftMultimem, own_ncclTeamCftMultimem);
+
 unsafe extern "C" fn own_ncclTeamLsa() -> Code {
-    entry::refuse(c"ncclTeamLsa")
+    entry::refuse(c"ncclTeamLsa", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclTeamLsa() -> Code {
-    entry::refuse(c"ncclTeamLsa")
+    entry::refuse(c"ncclTeamLsa", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclTeamLsa, own_ncclTeamLsa);
 
 unsafe extern "C" fn own_ncclTeamRail() -> Code {
-    entry::refuse(c"ncclTeamRail")
+    entry::refuse(c"ncclTeamRail", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclTeamRail() -> Code {
-    entry::refuse(c"ncclTeamRail")
+    entry::refuse(c"ncclTeamRail", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclTeamRail, own_ncclTeamRail);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclTeamRankToLsa() -> Code {
-    entry::refuse(c"ncclTeamRankToLsa")
+    entry::refuse(c"ncclTeamRankToLsa", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclTeamRankToLsa() -> Code {
-    entry::refuse(c"ncclTeamRankToLsa")
+    entry::refuse(c"ncclTeamRankToLsa", "kernels that use NCCL's device API need memory of their peers")
 }
 
 unsafe extern "C" fn own_ncclTeamRankToWorld() -> Code {
-    entry::refuse(c"ncclTeamRankToWorld")
+    entry::refuse(c"ncclTeamRankToWorld", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclTeamRankToWorld() -> Code {
-    entry::refuse(c"ncclTeamRankToWorld")
+    entry::refuse(c"ncclTeamRankToWorld", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclTeamRankToWorld, own_ncclTeamRankToWorld);
 
 unsafe extern "C" fn own_ncclTeamWorld() -> Code {
-    entry::refuse(c"ncclTeamWorld")
+    entry::refuse(c"ncclTeamWorld", "kernels that use NCCL's device API need memory of their peers")
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclTeamWorld() -> Code {
-    entry::refuse(c"ncclTeamWorld")
+    entry::refuse(c"ncclTeamWorld", "kernels that use NCCL's device API need memory of their peers")
 }
 
 callers::exported!(ncclTeamWorld, own_ncclTeamWorld);
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclWaitSignal() -> Code {
-    entry::refuse(c"ncclWaitSignal")
+    entry::refuse(
+        c"ncclWaitSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pncclWaitSignal() -> Code {
-    entry::refuse(c"ncclWaitSignal")
+    entry::refuse(
+        c"ncclWaitSignal",
+        "NCCL does one-sided transfers within symmetric memory or over InfiniBand, and workers have neither: over sockets it refuses them itself",
+    )
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclWinGetUserPtr() -> Code {
-    entry::refuse(c"ncclWinGetUserPtr")
+pub unsafe extern "C" fn ncclWinGetUserPtr(comm: usize, window: usize, pointer: *mut usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_win_get_user_ptr(comm, window, pointer) }
+    })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pncclWinGetUserPtr() -> Code {
-    entry::refuse(c"ncclWinGetUserPtr")
+pub unsafe extern "C" fn pncclWinGetUserPtr(comm: usize, window: usize, pointer: *mut usize) -> Code {
+    entry::guard(|| {
+        // SAFETY: the program keeps NCCL's contract of this function.
+        unsafe { entry::nccl_win_get_user_ptr(comm, window, pointer) }
+    })
 }

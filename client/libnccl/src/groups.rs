@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
-use floe_nccl::{CONFIG_NUMBERS, Call, Made, Make, code, how};
+use floe_nccl::{CONFIG_NUMBERS, Call, Made, Make, Suspend, code, how};
 
 use crate::comms::{Comm, State};
 use crate::session::{self, Failure, Outcome};
@@ -14,16 +14,36 @@ use crate::session::{self, Failure, Outcome};
 /// How a communicator comes about, with what that needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    Ids { ids: Vec<u8>, ranks: c_int, rank: c_int },
-    Split { parent: Arc<Comm>, color: c_int, key: c_int },
-    Shrink { parent: Arc<Comm>, excluded: Vec<c_int>, flags: c_int },
+    Ids {
+        ids: Vec<u8>,
+        ranks: c_int,
+        rank: c_int,
+    },
+    Split {
+        parent: Arc<Comm>,
+        color: c_int,
+        key: c_int,
+    },
+    Shrink {
+        parent: Arc<Comm>,
+        excluded: Vec<c_int>,
+        flags: c_int,
+    },
+    /// Without a parent it is a new rank's.
+    Grow {
+        parent: Option<Arc<Comm>>,
+        id: Vec<u8>,
+        ranks: c_int,
+        rank: c_int,
+    },
 }
 
 /// What a program sets of a communicator.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) blocks: bool,
-    pub(crate) numbers: [c_int; CONFIG_NUMBERS],
+    /// `None`: a communicator that is made of another has its numbers.
+    pub(crate) numbers: Option<[c_int; CONFIG_NUMBERS]>,
     pub(crate) name: Option<CString>,
 }
 
@@ -41,6 +61,7 @@ pub(crate) struct New {
 struct Group {
     depth: u32,
     news: Vec<New>,
+    suspends: Vec<Suspend>,
     calls: Vec<Call>,
     failed: Option<Failure>,
 }
@@ -54,24 +75,53 @@ pub(crate) fn start() {
     GROUP.with_borrow_mut(|group| group.depth += 1);
 }
 
-/// Ends one; the outermost does all that was asked for.
-pub(crate) fn end() -> Outcome<()> {
+/// Ends one, and gives what the outermost is to do. Its communicators are made here.
+fn finish(function: &str) -> Outcome<Option<Group>> {
     let ended = GROUP.with_borrow_mut(|group| {
         if group.depth == 0 {
-            return Err(Failure::new(code::INVALID_USAGE, "ncclGroupEnd without ncclGroupStart"));
+            return Err(Failure::new(code::INVALID_USAGE, &format!("{function} without ncclGroupStart")));
         }
         group.depth -= 1;
         Ok((group.depth == 0).then(|| std::mem::take(group)))
     })?;
-    let Some(Group { news, calls, failed, .. }) = ended else { return Ok(()) };
-    if let Some(failure) = failed {
+    let Some(mut ended) = ended else { return Ok(None) };
+    let news = std::mem::take(&mut ended.news);
+    if let Some(failure) = ended.failed {
         news.iter().filter_map(|new| new.comm.as_ref()).for_each(|comm| comm.is(State::Failed(failure.clone())));
         return Err(failure);
     }
     if !news.is_empty() {
         make(news)?;
     }
+    if !ended.suspends.is_empty() {
+        session::suspend(&ended.suspends)?;
+    }
+    Ok(Some(ended))
+}
+
+/// Ends a group; the outermost does all that was asked for.
+pub(crate) fn end() -> Outcome<()> {
+    let Some(Group { calls, .. }) = finish("ncclGroupEnd")? else { return Ok(()) };
     if calls.is_empty() { Ok(()) } else { session::group(&calls) }
+}
+
+/// Ends a group, of which the outermost makes no calls: NCCL's estimate of their microseconds, if there are any.
+pub(crate) fn simulate_end() -> Outcome<Option<f32>> {
+    let Some(Group { calls, .. }) = finish("ncclGroupSimulateEnd")? else { return Ok(None) };
+    if calls.is_empty() { Ok(None) } else { session::simulate(&calls).map(Some) }
+}
+
+/// A communicator is suspended, or resumed without flags, now or at the group's end.
+pub(crate) fn suspend(comm: u64, flags: c_int) -> Outcome<()> {
+    let suspend = Suspend { comm, flags };
+    let waits = GROUP.with_borrow_mut(|group| {
+        let waits = group.depth > 0;
+        if waits {
+            group.suspends.push(suspend);
+        }
+        waits
+    });
+    if waits { Ok(()) } else { session::suspend(&[suspend]) }
 }
 
 /// A failure of a call within a group is also that of the group.
@@ -147,7 +197,8 @@ fn raw(new: &New) -> Outcome<Make> {
         key: 0,
         excluded: std::ptr::null(),
         excluded_count: 0,
-        config: new.settings.numbers,
+        has_config: u32::from(new.settings.numbers.is_some()),
+        config: new.settings.numbers.unwrap_or([c_int::MIN; CONFIG_NUMBERS]),
         name,
     };
     Ok(match &new.origin {
@@ -163,6 +214,15 @@ fn raw(new: &New) -> Outcome<Make> {
             excluded: excluded.as_ptr(),
             excluded_count: excluded.len(),
             key: *flags,
+            ..make
+        },
+        Origin::Grow { parent, id, ranks, rank } => Make {
+            how: how::GROW,
+            parent: parent.as_ref().map_or(Ok(0), |parent| parent.made().map(|made| made.comm))?,
+            ids: id.as_ptr(),
+            id_bytes: id.len(),
+            ranks: *ranks,
+            rank: *rank,
             ..make
         },
     })

@@ -1,10 +1,10 @@
 //! The session's functions, found in floe's `libcuda.so.1` of this process.
 //! In: plain data. Out: results, with the words of those that failed. It never falls back to another library.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use floe_nccl::{Call, Calls, Code, Find, Made, Make, SYMBOL, VERSION, code};
+use floe_nccl::{Call, Calls, Code, Find, Made, Make, SYMBOL, Suspend, VERSION, code};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// A result of NCCL that is no success.
@@ -79,6 +79,8 @@ wrapped! {
     create_reduction(comm: u64, datatype: u32, scalar: usize, bytes: usize) -> u32;
     /// Registers memory.
     register(comm: u64, at: usize, bytes: usize) -> u64;
+    /// What NCCL counts of a communicator's memory.
+    memory(comm: u64, stat: u32) -> u64;
 }
 
 /// A new unique id.
@@ -87,6 +89,53 @@ pub(crate) fn unique_id() -> Outcome<[u8; floe_nccl::UNIQUE_ID_BYTES]> {
     // SAFETY: there is room for one.
     done(calls, unsafe { (calls.unique_id)(id.as_mut_ptr()) })?;
     Ok(id)
+}
+
+/// A unique id with which new ranks join those of a communicator.
+pub(crate) fn grow_id(comm: u64) -> Outcome<[u8; floe_nccl::UNIQUE_ID_BYTES]> {
+    let (calls, mut id) = (calls()?, [0; floe_nccl::UNIQUE_ID_BYTES]);
+    // SAFETY: there is room for one.
+    done(calls, unsafe { (calls.grow_id)(comm, id.as_mut_ptr()) })?;
+    Ok(id)
+}
+
+/// Suspends and resumes communicators together, and waits.
+pub(crate) fn suspend(list: &[Suspend]) -> Outcome<()> {
+    let calls = calls()?;
+    // SAFETY: there are so many.
+    done(calls, unsafe { (calls.suspend)(list.as_ptr(), list.len()) })
+}
+
+/// NCCL's estimate of the microseconds of a group's calls.
+pub(crate) fn simulate(list: &[Call]) -> Outcome<f32> {
+    let (calls, mut time) = (calls()?, 0.0);
+    // SAFETY: there are so many, and the output is our own.
+    done(calls, unsafe { (calls.simulate)(list.as_ptr(), list.len(), &raw mut time) })?;
+    Ok(time)
+}
+
+/// Appends bytes to the list that a call is to fill.
+unsafe extern "C" fn append(to: *mut c_void, bytes: *const u8, count: usize) {
+    // SAFETY: the session passes on what `parameter` and `parameter_keys` gave it, on their own thread.
+    let to = unsafe { &mut *to.cast::<Vec<Vec<u8>>>() };
+    // SAFETY: there are so many bytes.
+    to.push(if count == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(bytes, count) }.to_vec() });
+}
+
+/// A parameter of the server's NCCL, in one of the forms of [`floe_nccl::form`].
+pub(crate) fn parameter(key: &CStr, form: u32) -> Outcome<Vec<u8>> {
+    let (calls, mut read) = (calls()?, Vec::<Vec<u8>>::new());
+    // SAFETY: the key ends; `append` gets the list that it expects, which outlives the call.
+    done(calls, unsafe { (calls.parameter)(key.as_ptr(), form, append, (&raw mut read).cast()) })?;
+    Ok(read.pop().unwrap_or_default())
+}
+
+/// The keys of all parameters.
+pub(crate) fn parameter_keys() -> Outcome<Vec<Vec<u8>>> {
+    let (calls, mut read) = (calls()?, Vec::<Vec<u8>>::new());
+    // SAFETY: as above.
+    done(calls, unsafe { (calls.parameter_keys)(append, (&raw mut read).cast()) })?;
+    Ok(read)
 }
 
 /// Makes communicators together, and waits. Their lists outlive the call.

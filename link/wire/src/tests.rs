@@ -111,6 +111,27 @@ fn arrays_and_textures_have_their_golden_bytes() {
 }
 
 #[test]
+fn growing_communicators_and_parameters_have_their_golden_bytes() {
+    let config = vec![i32::MIN, 4];
+    let grow = GrowComm { comm: CommId(1), child: CommId(2), id: &[7; 2], ranks: 3, rank: 0, config, name: "n" };
+    #[rustfmt::skip]
+    let golden = [
+        1, 0, 0, 0, 0, 0, 0, 0,  2, 0, 0, 0, 0, 0, 0, 0,  2, 0, 0, 0,  7, 7,
+        3, 0, 0, 0,  0, 0, 0, 0,  2, 0, 0, 0,  0, 0, 0, 0x80,  4, 0, 0, 0,  1, 0, 0, 0,  b'n',
+    ];
+    assert_eq!(encoded(&grow), golden);
+    assert_eq!(GrowComm::decode(&golden), Ok(grow));
+    assert_eq!(encoded(&SuspendComm { comm: CommId(9), flags: 1 }), [9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(encoded(&ReadCommMemory { comm: CommId(9), stat: 3 }), [9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(encoded(&ReadParameter { key: "K", form: 5 }), [1, 0, 0, 0, b'K', 5, 0, 0, 0]);
+    let reply = SimulateGroupReply { result: 0, words: "", time: 1.0 };
+    assert_eq!(SimulateGroup::decode_reply(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f]), Ok(reply));
+    let kinds = [NewGrowId::KIND, GrowComm::KIND, SuspendComm::KIND, ReadCommMemory::KIND, SimulateGroup::KIND];
+    assert_eq!(kinds, [0x100f, 0x1010, 0x1011, 0x1012, 0x1013]);
+    assert_eq!([ReadParameter::KIND, ListParameters::KIND], [0x1014, 0x1015]);
+}
+
+#[test]
 fn identify_has_its_golden_bytes() {
     let (message, golden) = (Identify { challenge: &[7; 3] }, b"\x03\0\0\0\x07\x07\x07");
     assert_eq!(encoded(&message), golden);

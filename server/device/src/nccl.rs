@@ -5,10 +5,12 @@
 mod abi;
 mod call;
 mod config;
+mod error;
 pub mod files;
+pub mod newer;
 pub mod sockets;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
@@ -17,47 +19,25 @@ use floe_abi::nccl::NODE;
 use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 
-pub use abi::{Comm, UNIQUE_ID_BYTES, UniqueId};
-pub use call::{CollectiveCall, CollectiveKind, element_bytes};
-pub use config::CommConfig;
-
 use crate::driver::{OpenError, Tried, plain_reason};
 use abi::pointer;
+pub use abi::{Comm, UNIQUE_ID_BYTES, UniqueId};
 use call::Functions;
+pub use call::{CollectiveCall, CollectiveKind, element_bytes};
+pub use config::CommConfig;
 use config::RawConfig;
+pub use error::{NcclError, result};
+pub use newer::Newer;
 
 /// The oldest version whose configurations have the layout that is written here.
 const OLDEST: u32 = 22_800;
-/// Results of NCCL that are named here.
-pub mod result {
-    /// `ncclSuccess`.
-    pub const SUCCESS: u32 = 0;
-    /// `ncclInternalError`.
-    pub const INTERNAL_ERROR: u32 = 3;
-    /// `ncclInvalidArgument`.
-    pub const INVALID_ARGUMENT: u32 = 4;
-    /// `ncclInvalidUsage`.
-    pub const INVALID_USAGE: u32 = 5;
-    /// `ncclInProgress`.
-    pub const IN_PROGRESS: u32 = 7;
-}
-
-/// A failure, with what NCCL says of it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NCCL answers {code}: {words}")]
-pub struct NcclError {
-    /// `ncclResult_t`.
-    pub code: u32,
-    /// The last error that NCCL noted.
-    pub words: String,
-}
-
 /// A loaded NCCL.
 ///
 /// Communicators passed to its methods must be ones it gave and that were not ended. The worker keeps this by its table.
 #[derive(Debug)]
 pub struct Nccl {
     functions: Functions,
+    newer: Newer,
     version: u32,
     // Never unloaded: its threads run on.
     _library: ManuallyDrop<Library>,
@@ -87,19 +67,18 @@ impl Nccl {
         self.version
     }
 
+    /// What NCCL 2.29 and later has beside.
+    pub fn newer(&self) -> &Newer {
+        &self.newer
+    }
+
     fn done(&self, code: u32) -> Result<(), NcclError> {
         if code == result::SUCCESS { Ok(()) } else { Err(NcclError { code, words: self.last_error() }) }
     }
 
     /// What NCCL says of its last failure.
     pub fn last_error(&self) -> String {
-        // SAFETY: NCCL takes no communicator here as well, and gives a text of its own that it never frees.
-        let text = unsafe { (self.functions.last_error)(Comm::NONE) };
-        if text.is_null() {
-            return String::new();
-        }
-        // SAFETY: it is not NULL, ends with a zero and stays.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        abi::last_words(self.functions.last_error)
     }
 
     /// `ncclGetUniqueId`.
@@ -124,7 +103,7 @@ impl Nccl {
         rank: i32,
         config: &CommConfig<'_>,
     ) -> Result<Comm, NcclError> {
-        let (mut comm, mut raw) = (Comm::NONE, RawConfig::new(config));
+        let (mut comm, mut raw) = (Comm::NONE, RawConfig::new(config, self.version)?);
         let config = raw.pointer();
         let code = match ids {
             // SAFETY: outputs and configuration are our own and outlive the call.
@@ -143,9 +122,9 @@ impl Nccl {
     /// # Errors
     /// NCCL's.
     pub fn split(&self, comm: Comm, color: i32, key: i32, config: &CommConfig<'_>) -> Result<Option<Comm>, NcclError> {
-        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config));
+        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config, self.version)?);
         // SAFETY: the communicator is NCCL's, the rest our own.
-        self.done(unsafe { (self.functions.split)(comm, color, key, &raw mut child, raw.pointer()) })?;
+        self.done(unsafe { (self.functions.split)(comm, color, key, &raw mut child, raw.pointer_or_parents()) })?;
         Ok((child != Comm::NONE).then_some(child))
     }
 
@@ -161,10 +140,10 @@ impl Nccl {
         config: &CommConfig<'_>,
     ) -> Result<Option<Comm>, NcclError> {
         let Ok(count) = c_int::try_from(excluded.len()) else { return Err(too_many()) };
-        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config));
-        let list = excluded.as_mut_ptr();
+        let (mut child, mut raw) = (Comm::NONE, RawConfig::new(config, self.version)?);
+        let (list, config) = (excluded.as_mut_ptr(), raw.pointer_or_parents());
         // SAFETY: the communicator is NCCL's, the list has as many entries, the rest is our own.
-        self.done(unsafe { (self.functions.shrink)(comm, list, count, &raw mut child, raw.pointer(), flags) })?;
+        self.done(unsafe { (self.functions.shrink)(comm, list, count, &raw mut child, config, flags) })?;
         Ok((child != Comm::NONE).then_some(child))
     }
 
@@ -282,12 +261,35 @@ impl Nccl {
     /// # Errors
     /// NCCL's first.
     pub fn group(&self, calls: &[CollectiveCall]) -> Result<(), NcclError> {
+        self.in_group(calls, || {
+            // SAFETY: it takes nothing.
+            self.done(unsafe { (self.functions.group_end)() })
+        })
+    }
+
+    /// NCCL's estimate of the microseconds of a group, which is not done.
+    ///
+    /// # Errors
+    /// NCCL's first.
+    pub fn simulate(&self, calls: &[CollectiveCall]) -> Result<f32, NcclError> {
+        self.newer.can_simulate()?;
+        self.in_group(calls, || self.newer.simulate_end())
+    }
+
+    /// Begins a group, makes the calls, and ends it in any case.
+    fn in_group<T>(
+        &self,
+        calls: &[CollectiveCall],
+        end: impl FnOnce() -> Result<T, NcclError>,
+    ) -> Result<T, NcclError> {
         // SAFETY: it takes nothing.
         self.done(unsafe { (self.functions.group_start)() })?;
         let failed = calls.iter().map(|call| self.done(self.functions.call(call))).find(Result::is_err);
-        // SAFETY: the same; a group that was begun is ended in any case.
-        let ended = self.done(unsafe { (self.functions.group_end)() });
-        failed.unwrap_or(ended)
+        let ended = end();
+        match failed {
+            Some(Err(error)) => Err(error),
+            _ => ended,
+        }
     }
 }
 
@@ -316,7 +318,12 @@ fn load(path: &Path, variables: &[(String, String)]) -> Result<Nccl, String> {
     if code != result::SUCCESS || version < OLDEST {
         return Err(format!("is NCCL {version}, and floe drives 2.28 and newer"));
     }
-    Ok(Nccl { functions, version, _library: ManuallyDrop::new(library) })
+    Ok(Nccl {
+        functions,
+        newer: Newer::load(&library, version, functions.last_error),
+        version,
+        _library: ManuallyDrop::new(library),
+    })
 }
 
 /// Places where NCCL may be installed, best first.

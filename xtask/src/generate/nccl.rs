@@ -18,6 +18,8 @@ struct Entry {
     args: Vec<String>,
     gives: Option<String>,
     refused: Option<String>,
+    /// What it does less than NCCL's.
+    limit: Option<String>,
     /// Called by name by NVIDIA's library, which is to get its own.
     #[serde(default)]
     by_name: bool,
@@ -47,7 +49,7 @@ fn exports(entries: &Entries) -> String {
          use std::ffi::{c_char, c_int};\n\n\
          use floe_nccl::Code;\n\n\
          use crate::callers;\n\
-         use crate::entry::{self, Config, UniqueId};\n\n",
+         use crate::entry::{self, CallConfig, Config, Simulation, UniqueId};\n\n",
     );
     for (name, entry) in entries {
         let twin = format!("p{name}");
@@ -58,7 +60,7 @@ fn exports(entries: &Entries) -> String {
             let _ = write!(text, "unsafe extern \"C\" fn {function}");
             let _ = match &entry.refused {
                 // C's callers clean up their own arguments, so a function may have any number and read none.
-                Some(_) => writeln!(text, "() -> Code {{\nentry::refuse(c\"{name}\")\n}}\n"),
+                Some(why) => writeln!(text, "() -> Code {{\nentry::refuse(c\"{name}\", {why:?})\n}}\n"),
                 None => writeln!(text, "{}", body(name, entry)),
             };
         }
@@ -96,7 +98,11 @@ fn coverage(entries: &Entries) -> String {
         let _ = writeln!(
             text,
             "| `{name}` | {} |",
-            entry.refused.as_ref().map_or("there".to_owned(), |why| format!("not there: {why}"))
+            match (&entry.refused, &entry.limit) {
+                (Some(why), _) => format!("not there: {why}"),
+                (None, Some(limit)) => format!("there: {limit}"),
+                (None, None) => "there".to_owned(),
+            }
         );
     }
     text

@@ -3,18 +3,19 @@
 //! It knows nothing of NCCL but numbers. Memory is looked up here, so that a wrong address is this call's error; the worker
 //! looks it up again.
 
+mod making;
+mod newer;
 mod parts;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Stream, nccl};
 use floe_surface::graph::{OwnWork, Work};
 use floe_wire::{
     AbortComm, AskComm, Call, CollectiveCall, CollectiveGroup, CollectiveSetting, CommId, CreateReduction,
-    DeregisterBuffer, DestroyReduction, EndComm, InitComm, NewUniqueId, OpenCollectives, RegisterBuffer, ShrinkComm,
-    SplitComm,
+    DeregisterBuffer, DestroyReduction, EndComm, NewUniqueId, OpenCollectives, RegisterBuffer,
 };
 
 use crate::client::Client;
@@ -22,7 +23,7 @@ use crate::log::log;
 use crate::lookup::Lookup;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
-use crate::vgpu::connection::{Answer, Ticket};
+use crate::vgpu::connection::Answer;
 use floe_lock::lock;
 use parts::{CUDA_ERROR, element_bytes, extent, failure, variables};
 pub use parts::{Collective, MadeComm, NcclFailure, NcclResult, NewComm, Origin};
@@ -51,6 +52,7 @@ const KEPT_HERE: [&str; 9] = [
 pub(crate) struct Collectives {
     versions: Mutex<BTreeMap<u8, u32>>,
     comms: Mutex<BTreeMap<u64, MadeComm>>,
+    suspended: Mutex<BTreeSet<u64>>,
 }
 
 thread_local! {
@@ -60,24 +62,6 @@ thread_local! {
 /// A reply's result and words.
 fn judged<T>((result, words): (u32, &str), value: T) -> NcclResult<T> {
     if result == SUCCESS { Ok(value) } else { failure(result, floe_wire::printable(words)) }
-}
-
-/// A call of which the reply is still to come.
-struct Begun {
-    vgpu: Arc<Vgpu>,
-    ticket: Ticket,
-    id: u64,
-    read: fn(&[u8], MadeComm) -> Result<NcclResult<MadeComm>, floe_wire::DecodeError>,
-    made: MadeComm,
-}
-
-impl Begun {
-    /// Has the worker forget it, whether it was made or not. Its answer is not waited for.
-    fn give_up(&self) {
-        // A session that is gone has none.
-        let _ = self.vgpu.connection.begin(&AbortComm { comm: CommId(self.id) });
-        let _ = self.vgpu.connection.flush();
-    }
 }
 
 impl Client {
@@ -106,11 +90,16 @@ impl Client {
     /// # Errors
     /// Where its server has none.
     pub fn nccl_version(&self) -> NcclResult<u32> {
-        let vgpu = match self.current() {
-            Ok(context) => Arc::clone(&context.vgpu),
-            Err(_) => Arc::clone(&self.devices()?.first().ok_or(CudaError::NO_DEVICE)?.vgpu),
-        };
+        let vgpu = self.vgpu_of_nccl()?;
         self.open_nccl(&vgpu)
+    }
+
+    /// The current context's, or the first.
+    fn vgpu_of_nccl(&self) -> NcclResult<Arc<Vgpu>> {
+        match self.current() {
+            Ok(context) => Ok(Arc::clone(&context.vgpu)),
+            Err(_) => Ok(Arc::clone(&self.devices()?.first().ok_or(CudaError::NO_DEVICE)?.vgpu)),
+        }
     }
 
     fn open_nccl(&self, vgpu: &Vgpu) -> NcclResult<u32> {
@@ -146,10 +135,7 @@ impl Client {
     /// # Errors
     /// NCCL's.
     pub fn nccl_unique_id(&self) -> NcclResult<[u8; 128]> {
-        let vgpu = match self.current() {
-            Ok(context) => Arc::clone(&context.vgpu),
-            Err(_) => Arc::clone(&self.devices()?.first().ok_or(CudaError::NO_DEVICE)?.vgpu),
-        };
+        let vgpu = self.vgpu_of_nccl()?;
         self.open_nccl(&vgpu)?;
         let answer = vgpu.call(&NewUniqueId {})?;
         let reply = vgpu.connection.read(NewUniqueId::decode_reply(&answer.body))?;
@@ -164,119 +150,6 @@ impl Client {
             Some(device) => Ok(&device.vgpu),
             None => failure(INVALID_ARGUMENT, "no communicator"),
         }
-    }
-
-    /// Makes communicators, all at once, and waits.
-    ///
-    /// # Errors
-    /// The first that fails.
-    pub fn nccl_make(&self, news: &[NewComm<'_>]) -> NcclResult<Vec<MadeComm>> {
-        let begun: NcclResult<Vec<Begun>> = news.iter().map(|new| self.begin_comm(new)).collect();
-        let begun = begun?;
-        for one in &begun {
-            one.vgpu.connection.flush()?;
-        }
-        if let [one] = begun.as_slice() {
-            return Ok(vec![self.finish_comm(one, one.vgpu.connection.answer(&one.ticket)?)?]);
-        }
-        self.finish_comms(begun)
-    }
-
-    /// Waits for communicators as they are made. The ranks wait for each other, so where one fails the others are given up.
-    fn finish_comms(&self, begun: Vec<Begun>) -> NcclResult<Vec<MadeComm>> {
-        let mut made = vec![MadeComm::default(); begun.len()];
-        let (begun, (answered, answers)) = (Arc::new(begun), std::sync::mpsc::channel());
-        for index in 0..begun.len() {
-            let (all, answered) = (Arc::clone(&begun), answered.clone());
-            let wait = move || {
-                let answer = all[index].vgpu.connection.answer(&all[index].ticket);
-                // After a failure nobody wants to know.
-                let _ = answered.send((index, answer));
-            };
-            let thread = std::thread::Builder::new().name("floe-nccl".into()).spawn(wait);
-            thread.map_err(|_| CudaError::OPERATING_SYSTEM)?;
-        }
-        for _ in 0..begun.len() {
-            let Ok((index, answer)) = answers.recv() else { return failure(CUDA_ERROR, "a thread has ended") };
-            let finished = answer.map_err(NcclFailure::from).and_then(|answer| self.finish_comm(&begun[index], answer));
-            match finished {
-                Ok(one) => made[index] = one,
-                Err(failed) => {
-                    begun.iter().for_each(Begun::give_up);
-                    return Err(failed);
-                }
-            }
-        }
-        Ok(made)
-    }
-
-    fn begin_comm(&self, new: &NewComm<'_>) -> NcclResult<Begun> {
-        let (config, name) = (new.config.to_vec(), new.name);
-        match new.origin {
-            Origin::Ids { device, ids, ranks, rank } => {
-                let vgpu = &self.device(floe_abi::Device(device))?.vgpu;
-                self.open_nccl(vgpu)?;
-                let (Ok(many), Ok(own)) = (u32::try_from(ranks), u32::try_from(rank)) else {
-                    return failure(INVALID_ARGUMENT, format!("no rank of {ranks}: {rank}"));
-                };
-                if own >= many || ids.is_empty() || ids.len() % 128 != 0 {
-                    return failure(INVALID_ARGUMENT, format!("no rank of {ranks}: {rank}"));
-                }
-                let id = vgpu.next_id();
-                let message = InitComm { comm: CommId(id), ids, ranks: many, rank: own, config, name };
-                let made = MadeComm { comm: 0, rank, ranks };
-                Self::begun(vgpu, &message, id, made, |body, made| {
-                    InitComm::decode_reply(body).map(|reply| judged((reply.result, reply.words), made))
-                })
-            }
-            Origin::Split { comm, color, key } => {
-                let vgpu = self.vgpu_of_comm(comm)?;
-                let id = if color == -1 { 0 } else { vgpu.next_id() };
-                let (comm, child) = (wire_id(comm), CommId(id));
-                let message = SplitComm { comm, child, color, key, config, name };
-                Self::begun(vgpu, &message, id, MadeComm::default(), |body, _| {
-                    SplitComm::decode_reply(body).map(|reply| {
-                        let (rank, ranks) = (reply.rank.cast_signed(), reply.ranks.cast_signed());
-                        judged((reply.result, reply.words), MadeComm { comm: 0, rank, ranks })
-                    })
-                })
-            }
-            Origin::Shrink { comm, excluded, flags } => {
-                let vgpu = self.vgpu_of_comm(comm)?;
-                let id = vgpu.next_id();
-                let (comm, child, excluded) = (wire_id(comm), CommId(id), excluded.to_vec());
-                let message = ShrinkComm { comm, child, excluded, flags, config, name };
-                Self::begun(vgpu, &message, id, MadeComm::default(), |body, _| {
-                    ShrinkComm::decode_reply(body).map(|reply| {
-                        let (rank, ranks) = (reply.rank.cast_signed(), reply.ranks.cast_signed());
-                        judged((reply.result, reply.words), MadeComm { comm: 0, rank, ranks })
-                    })
-                })
-            }
-        }
-    }
-
-    fn begun<M: Call>(
-        vgpu: &Arc<Vgpu>,
-        message: &M,
-        id: u64,
-        made: MadeComm,
-        read: fn(&[u8], MadeComm) -> Result<NcclResult<MadeComm>, floe_wire::DecodeError>,
-    ) -> NcclResult<Begun> {
-        let ticket = vgpu.connection.begin(message)?;
-        Ok(Begun { vgpu: Arc::clone(vgpu), ticket, id, read, made })
-    }
-
-    fn finish_comm(&self, begun: &Begun, answer: Answer) -> NcclResult<MadeComm> {
-        let connection = &begun.vgpu.connection;
-        let answer = worded(answer)?;
-        let made = connection.read((begun.read)(&answer.body, begun.made))??;
-        if begun.id == 0 {
-            return Ok(MadeComm::default());
-        }
-        let made = MadeComm { comm: u64::from(begun.vgpu.ordinal) << ORDINAL_SHIFT | begun.id, ..made };
-        lock(&self.collectives.comms).insert(made.comm, made);
-        Ok(made)
     }
 
     /// Asks a communicator's worker.
@@ -314,6 +187,7 @@ impl Client {
         };
         if matches!(how, 1 | 2) {
             lock(&self.collectives.comms).remove(&comm);
+            lock(&self.collectives.suspended).remove(&comm);
         }
         ended
     }
@@ -418,6 +292,11 @@ impl Client {
             return Err(CudaError::INVALID_HANDLE);
         }
         drop(comms);
+        let suspended = lock(&self.collectives.suspended);
+        if calls.iter().any(|call| suspended.contains(&number(call))) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        drop(suspended);
         let calls = calls.iter().map(|call| CollectiveCall { stream: stream.id(), ..*call }).collect();
         stream.post(&CollectiveGroup { calls })
     }
@@ -426,6 +305,9 @@ impl Client {
     fn collective(&self, call: &Collective) -> NcclResult<(&Arc<Vgpu>, CollectiveCall, Arc<StreamState>, bool)> {
         let comm = call.call.comm.0;
         let vgpu = self.vgpu_of_comm(comm)?;
+        if lock(&self.collectives.suspended).contains(&comm) {
+            return failure(INVALID_USAGE, "the communicator is suspended");
+        }
         let made = lock(&self.collectives.comms).get(&comm).copied().unwrap_or_default();
         let (stream, is_captured) = self.stream_of_group(vgpu, call.stream)?;
         let rank = u32::try_from(call.rank).ok().filter(|_| call.rank < made.ranks);

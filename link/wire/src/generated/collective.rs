@@ -122,7 +122,7 @@ impl<'a> Field<'a> for NewUniqueIdReply<'a> {
     }
 }
 
-/// Makes the communicator `comm` with the ranks that have the same ids (128 bytes each). `config` is as many of cgaClusterSize, minCTAs, maxCTAs, splitShare, trafficClass, collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched, `name` the communicator's name. The worker waits for the other ranks on a thread; later commands do not.
+/// Makes the communicator `comm` with the ranks that have the same ids (128 bytes each). `config` is as many of cgaClusterSize, minCTAs, maxCTAs, splitShare, trafficClass, collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched, graphUsageMode, numRmaCtx, maxP2pPeers, graphStreamOrdering, launchOrderImplicit, numRmaSig, rmaEagerInit, hostCftMode, nvlsHostMode, `name` the communicator's name. The worker waits for the other ranks on a thread; later commands do not.
 ///
 /// Kind 0x1003, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -210,7 +210,7 @@ impl<'a> Field<'a> for InitCommReply<'a> {
     }
 }
 
-/// Splits `comm`: ranks of one color make `child`. Of color -1 there is none; `child` is 0 then. Waits as `InitComm` does.
+/// Splits `comm`: ranks of one color make `child`. Of color -1 there is none; `child` is 0 then. Without `config` and `name` it has those of `comm`, and so have the other ways to make one of another. Waits as `InitComm` does.
 ///
 /// Kind 0x1004, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -906,6 +906,486 @@ impl Call for PeerPort<'_> {
     type Reply<'a> = ();
 }
 
+/// A unique id with which new ranks join the ranks of `comm` by `GrowComm` (`ncclCommGetUniqueId`), and whose root is this worker. Its key is that of the id that `comm` was made of, which the other ranks have. Waits on a thread.
+///
+/// Kind 0x100f, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NewGrowId {
+    pub comm: CommId,
+}
+
+impl<'a> Field<'a> for NewGrowId {
+    const LEAST: usize = <CommId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.comm.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { comm: reader.field("comm")? })
+    }
+}
+
+impl Message for NewGrowId {
+    const KIND: u16 = 0x100f;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "NewGrowId";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for NewGrowId {
+    type Reply<'a> = NewGrowIdReply<'a>;
+}
+
+/// What answers [`NewGrowId`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NewGrowIdReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub id: &'a [u8],
+}
+
+impl<'a> Field<'a> for NewGrowIdReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.id.len()));
+        out.extend_from_slice(self.id);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")?, id: reader.field("id")? })
+    }
+}
+
+/// Makes `child` of the ranks of `comm` and of new ones, `ranks` in all (`ncclCommGrow`). Of a new rank `comm` is 0, `rank` its rank and `id` that of `NewGrowId`; of the others `rank` is 0, and only the one that has made the id needs it. Waits as `InitComm` does.
+///
+/// Kind 0x1010, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GrowComm<'a> {
+    pub comm: CommId,
+    pub child: CommId,
+    pub id: &'a [u8],
+    pub ranks: u32,
+    pub rank: u32,
+    pub config: Vec<i32>,
+    pub name: &'a str,
+}
+
+impl<'a> Field<'a> for GrowComm<'a> {
+    const LEAST: usize = <CommId as Field<'a>>::LEAST
+        + <CommId as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <Vec<i32> as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.comm.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.child.0.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.id.len()));
+        out.extend_from_slice(self.id);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.ranks.to_le_bytes());
+        room[4..8].copy_from_slice(&self.rank.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.config.len()));
+        for element in &self.config {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            comm: reader.field("comm")?,
+            child: reader.field("child")?,
+            id: reader.field("id")?,
+            ranks: reader.field("ranks")?,
+            rank: reader.field("rank")?,
+            config: reader.field("config")?,
+            name: reader.field("name")?,
+        })
+    }
+}
+
+impl Message for GrowComm<'_> {
+    const KIND: u16 = 0x1010;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "GrowComm";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for GrowComm<'_> {
+    type Reply<'a> = GrowCommReply<'a>;
+}
+
+/// What answers [`GrowComm`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GrowCommReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub rank: u32,
+    pub ranks: u32,
+}
+
+impl<'a> Field<'a> for GrowCommReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.rank.to_le_bytes());
+        room[4..8].copy_from_slice(&self.ranks.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            result: reader.field("result")?,
+            words: reader.field("words")?,
+            rank: reader.field("rank")?,
+            ranks: reader.field("ranks")?,
+        })
+    }
+}
+
+/// Suspends a communicator with `flags` (`ncclCommSuspend`), or resumes it where there are none. Waits for the other ranks on a thread. In between it has no group.
+///
+/// Kind 0x1011, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SuspendComm {
+    pub comm: CommId,
+    pub flags: u32,
+}
+
+impl<'a> Field<'a> for SuspendComm {
+    const LEAST: usize = <CommId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.comm.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.flags.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { comm: reader.field("comm")?, flags: reader.field("flags")? })
+    }
+}
+
+impl Message for SuspendComm {
+    const KIND: u16 = 0x1011;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "SuspendComm";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for SuspendComm {
+    type Reply<'a> = SuspendCommReply<'a>;
+}
+
+/// What answers [`SuspendComm`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SuspendCommReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+}
+
+impl<'a> Field<'a> for SuspendCommReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")? })
+    }
+}
+
+/// What NCCL counts of a communicator's memory: `stat` is `ncclCommMemStat_t`.
+///
+/// Kind 0x1012, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadCommMemory {
+    pub comm: CommId,
+    pub stat: u32,
+}
+
+impl<'a> Field<'a> for ReadCommMemory {
+    const LEAST: usize = <CommId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.comm.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.stat.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { comm: reader.field("comm")?, stat: reader.field("stat")? })
+    }
+}
+
+impl Message for ReadCommMemory {
+    const KIND: u16 = 0x1012;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ReadCommMemory";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ReadCommMemory {
+    type Reply<'a> = ReadCommMemoryReply<'a>;
+}
+
+/// What answers [`ReadCommMemory`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadCommMemoryReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub value: u64,
+}
+
+impl<'a> Field<'a> for ReadCommMemoryReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<8>(out);
+        room[0..8].copy_from_slice(&self.value.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")?, value: reader.field("value")? })
+    }
+}
+
+/// NCCL's estimate of a group's time in microseconds (`ncclGroupSimulateEnd`). Nothing is put on a stream.
+///
+/// Kind 0x1013, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SimulateGroup {
+    pub calls: Vec<CollectiveCall>,
+}
+
+impl<'a> Field<'a> for SimulateGroup {
+    const LEAST: usize = <Vec<CollectiveCall> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.calls.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { calls: reader.field("calls")? })
+    }
+}
+
+impl Message for SimulateGroup {
+    const KIND: u16 = 0x1013;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "SimulateGroup";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for SimulateGroup {
+    type Reply<'a> = SimulateGroupReply<'a>;
+}
+
+/// What answers [`SimulateGroup`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SimulateGroupReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub time: f32,
+}
+
+impl<'a> Field<'a> for SimulateGroupReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <f32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&self.time.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")?, time: reader.field("time")? })
+    }
+}
+
+/// A parameter of the worker's NCCL by its key, of 256 bytes at most. `form` 0 is its text by key, 1 nothing but whether there is such a key, 2 to 9 a number as i8, i16, i32, i64, u8, u16, u32, u64, 10 its text if it is one, 11 its bytes. A value has 64 KiB at most.
+///
+/// Kind 0x1014, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadParameter<'a> {
+    pub key: &'a str,
+    pub form: u32,
+}
+
+impl<'a> Field<'a> for ReadParameter<'a> {
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        out.extend_from_slice(self.key.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&self.form.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { key: reader.field("key")?, form: reader.field("form")? })
+    }
+}
+
+impl Message for ReadParameter<'_> {
+    const KIND: u16 = 0x1014;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ReadParameter";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ReadParameter<'_> {
+    type Reply<'a> = ReadParameterReply<'a>;
+}
+
+/// What answers [`ReadParameter`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadParameterReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub value: &'a [u8],
+}
+
+impl<'a> Field<'a> for ReadParameterReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.value.len()));
+        out.extend_from_slice(self.value);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")?, value: reader.field("value")? })
+    }
+}
+
+/// The keys of the parameters of the worker's NCCL, 4096 at most.
+///
+/// Kind 0x1015, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ListParameters {}
+
+impl<'a> Field<'a> for ListParameters {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {})
+    }
+}
+
+impl Message for ListParameters {
+    const KIND: u16 = 0x1015;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ListParameters";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ListParameters {
+    type Reply<'a> = ListParametersReply<'a>;
+}
+
+/// What answers [`ListParameters`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListParametersReply<'a> {
+    pub result: u32,
+    pub words: &'a str,
+    pub keys: Vec<&'a str>,
+}
+
+impl<'a> Field<'a> for ListParametersReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <Vec<&'a str> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.result.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.words.len()));
+        out.extend_from_slice(self.words.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.keys.len()));
+        for element in &self.keys {
+            element.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { result: reader.field("result")?, words: reader.field("words")?, keys: reader.field("keys")? })
+    }
+}
+
 /// One call of a group: `kind` 0 all-reduce, 1 broadcast, 2 reduce, 3 all-gather, 4 reduce-scatter, 5 send, 6 receive, 7 all-to-all, 8 gather, 9 scatter. `datatype` and `operation` are NCCL's numbers, `rank` is the root or the peer. `count` is the argument of NCCL's function.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectiveCall {
@@ -1050,4 +1530,46 @@ pub trait CollectiveRequests: Handler {
     /// # Errors
     /// The handler's.
     fn deregister_buffer(&mut self, message: DeregisterBuffer) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`NewGrowId`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn new_grow_id(&mut self, message: NewGrowId) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`GrowComm`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn grow_comm(&mut self, message: &GrowComm<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SuspendComm`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn suspend_comm(&mut self, message: SuspendComm) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ReadCommMemory`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn read_comm_memory(&mut self, message: ReadCommMemory) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SimulateGroup`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn simulate_group(&mut self, message: &SimulateGroup) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ReadParameter`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn read_parameter(&mut self, message: ReadParameter<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ListParameters`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn list_parameters(&mut self, message: ListParameters) -> Result<Self::Answer, Self::Fault>;
 }

@@ -197,6 +197,56 @@ impl<'a> Sample<'a> for PeerPort<'a> {
     }
 }
 
+impl<'a> Sample<'a> for NewGrowId {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for GrowComm<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            comm: Sample::sample(source),
+            child: Sample::sample(source),
+            id: Sample::sample(source),
+            ranks: Sample::sample(source),
+            rank: Sample::sample(source),
+            config: Sample::sample(source),
+            name: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for SuspendComm {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), flags: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ReadCommMemory {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { comm: Sample::sample(source), stat: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SimulateGroup {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { calls: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ReadParameter<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { key: Sample::sample(source), form: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ListParameters {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
 impl<'a> Sample<'a> for CollectiveCall {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -1531,7 +1581,7 @@ impl<'a> Sample<'a> for TextureView {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 139;
+pub(crate) const REQUEST_SAMPLES: usize = 146;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1556,123 +1606,130 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         18 => Request::RegisterBuffer(Sample::sample(source)),
         19 => Request::DeregisterBuffer(Sample::sample(source)),
         20 => Request::PeerPort(Sample::sample(source)),
-        21 => Request::SynchronizeContext(Sample::sample(source)),
-        22 => Request::SetLimit(Sample::sample(source)),
-        23 => Request::ResetContext(Sample::sample(source)),
-        24 => Request::SetCacheConfig(Sample::sample(source)),
-        25 => Request::CopyToDevice(Sample::sample(source)),
-        26 => Request::CopyFromDevice(Sample::sample(source)),
-        27 => Request::CopyOnDevice(Sample::sample(source)),
-        28 => Request::CopyBoxToDevice(Sample::sample(source)),
-        29 => Request::CopyBoxFromDevice(Sample::sample(source)),
-        30 => Request::CopyBoxOnDevice(Sample::sample(source)),
-        31 => Request::Fill(Sample::sample(source)),
-        32 => Request::CopyLate(Sample::sample(source)),
-        33 => Request::LateBytes(Sample::sample(source)),
-        34 => Request::CopyBulkToDevice(Sample::sample(source)),
-        35 => Request::Chunk(Sample::sample(source)),
-        36 => Request::CreateEvent(Sample::sample(source)),
-        37 => Request::RecordEvent(Sample::sample(source)),
-        38 => Request::SynchronizeEvent(Sample::sample(source)),
-        39 => Request::QueryEvent(Sample::sample(source)),
-        40 => Request::ElapsedTime(Sample::sample(source)),
-        41 => Request::DestroyEvent(Sample::sample(source)),
-        42 => Request::CreateGraph(Sample::sample(source)),
-        43 => Request::AddGraphKernel(Sample::sample(source)),
-        44 => Request::AddGraphCopy(Sample::sample(source)),
-        45 => Request::AddGraphFill(Sample::sample(source)),
-        46 => Request::AddGraphEmpty(Sample::sample(source)),
-        47 => Request::InstantiateGraph(Sample::sample(source)),
-        48 => Request::LaunchGraph(Sample::sample(source)),
-        49 => Request::UploadGraph(Sample::sample(source)),
-        50 => Request::SetGraphKernel(Sample::sample(source)),
-        51 => Request::SetGraphCopy(Sample::sample(source)),
-        52 => Request::SetGraphFill(Sample::sample(source)),
-        53 => Request::EnableGraphNode(Sample::sample(source)),
-        54 => Request::UpdateGraph(Sample::sample(source)),
-        55 => Request::DestroyGraph(Sample::sample(source)),
-        56 => Request::AddGraphWords(Sample::sample(source)),
-        57 => Request::SetGraphWords(Sample::sample(source)),
-        58 => Request::CreateGraphCondition(Sample::sample(source)),
-        59 => Request::AddGraphConditional(Sample::sample(source)),
-        60 => Request::Launch(Sample::sample(source)),
-        61 => Request::HostFunction(Sample::sample(source)),
-        62 => Request::HostFunctionDone(Sample::sample(source)),
-        63 => Request::MaxActiveBlocks(Sample::sample(source)),
-        64 => Request::AvailableShared(Sample::sample(source)),
-        65 => Request::ClusterOccupancy(Sample::sample(source)),
-        66 => Request::LibraryPart(Sample::sample(source)),
-        67 => Request::UnloadLibrary(Sample::sample(source)),
-        68 => Request::ListKernels(Sample::sample(source)),
-        69 => Request::FindKernel(Sample::sample(source)),
-        70 => Request::FindGlobal(Sample::sample(source)),
-        71 => Request::SetKernelAttribute(Sample::sample(source)),
-        72 => Request::LoadLibrary(Sample::sample(source)),
-        73 => Request::LinkLibrary(Sample::sample(source)),
-        74 => Request::ReadLinked(Sample::sample(source)),
-        75 => Request::CreateBlock(Sample::sample(source)),
-        76 => Request::ReleaseBlock(Sample::sample(source)),
-        77 => Request::MapBlock(Sample::sample(source)),
-        78 => Request::SetAccess(Sample::sample(source)),
-        79 => Request::UnmapRange(Sample::sample(source)),
-        80 => Request::MemoryInfo(Sample::sample(source)),
-        81 => Request::Migrate(Sample::sample(source)),
-        82 => Request::CancelMigrate(Sample::sample(source)),
-        83 => Request::MirrorMemory(Sample::sample(source)),
-        84 => Request::UnmirrorMemory(Sample::sample(source)),
-        85 => Request::WriteMirror(Sample::sample(source)),
-        86 => Request::Export(Sample::sample(source)),
-        87 => Request::Withdraw(Sample::sample(source)),
-        88 => Request::ImportBlock(Sample::sample(source)),
-        89 => Request::CreateSignals(Sample::sample(source)),
-        90 => Request::ImportSignals(Sample::sample(source)),
-        91 => Request::DropSignals(Sample::sample(source)),
-        92 => Request::RaiseSignal(Sample::sample(source)),
-        93 => Request::AwaitSignal(Sample::sample(source)),
-        94 => Request::RecordSignal(Sample::sample(source)),
-        95 => Request::ReadSignals(Sample::sample(source)),
-        96 => Request::AskPeer(Sample::sample(source)),
-        97 => Request::ConnectPeer(Sample::sample(source)),
-        98 => Request::DropPeer(Sample::sample(source)),
-        99 => Request::SendTo(Sample::sample(source)),
-        100 => Request::ReceiveFrom(Sample::sample(source)),
-        101 => Request::PeerHello(Sample::sample(source)),
-        102 => Request::PeerTicket(Sample::sample(source)),
-        103 => Request::PeerJoin(Sample::sample(source)),
-        104 => Request::PeerReady(Sample::sample(source)),
-        105 => Request::PeerDone(Sample::sample(source)),
-        106 => Request::RaiseNow(Sample::sample(source)),
-        107 => Request::Hello(Sample::sample(source)),
-        108 => Request::Authenticate(Sample::sample(source)),
-        109 => Request::ListGpus(Sample::sample(source)),
-        110 => Request::ListSessions(Sample::sample(source)),
-        111 => Request::Attach(Sample::sample(source)),
-        112 => Request::Join(Sample::sample(source)),
-        113 => Request::UseRings(Sample::sample(source)),
-        114 => Request::Continue(Sample::sample(source)),
-        115 => Request::Acknowledge(Sample::sample(source)),
-        116 => Request::Goodbye(Sample::sample(source)),
-        117 => Request::EndSession(Sample::sample(source)),
-        118 => Request::Salt(Sample::sample(source)),
-        119 => Request::Heartbeat(Sample::sample(source)),
-        120 => Request::Identify(Sample::sample(source)),
-        121 => Request::ShareMemory(Sample::sample(source)),
-        122 => Request::MapShared(Sample::sample(source)),
-        123 => Request::UnmapShared(Sample::sample(source)),
-        124 => Request::ShareFile(Sample::sample(source)),
-        125 => Request::CreateStream(Sample::sample(source)),
-        126 => Request::DestroyStream(Sample::sample(source)),
-        127 => Request::WaitEvent(Sample::sample(source)),
-        128 => Request::SynchronizeStream(Sample::sample(source)),
-        129 => Request::QueryStream(Sample::sample(source)),
-        130 => Request::CreateApartStream(Sample::sample(source)),
-        131 => Request::MemoryOperations(Sample::sample(source)),
-        132 => Request::ReadTelemetry(Sample::sample(source)),
-        133 => Request::EncodeTensorMap(Sample::sample(source)),
-        134 => Request::CreateTexture(Sample::sample(source)),
-        135 => Request::DestroyTexture(Sample::sample(source)),
-        136 => Request::CreateSurface(Sample::sample(source)),
-        137 => Request::DestroySurface(Sample::sample(source)),
+        21 => Request::NewGrowId(Sample::sample(source)),
+        22 => Request::GrowComm(Sample::sample(source)),
+        23 => Request::SuspendComm(Sample::sample(source)),
+        24 => Request::ReadCommMemory(Sample::sample(source)),
+        25 => Request::SimulateGroup(Sample::sample(source)),
+        26 => Request::ReadParameter(Sample::sample(source)),
+        27 => Request::ListParameters(Sample::sample(source)),
+        28 => Request::SynchronizeContext(Sample::sample(source)),
+        29 => Request::SetLimit(Sample::sample(source)),
+        30 => Request::ResetContext(Sample::sample(source)),
+        31 => Request::SetCacheConfig(Sample::sample(source)),
+        32 => Request::CopyToDevice(Sample::sample(source)),
+        33 => Request::CopyFromDevice(Sample::sample(source)),
+        34 => Request::CopyOnDevice(Sample::sample(source)),
+        35 => Request::CopyBoxToDevice(Sample::sample(source)),
+        36 => Request::CopyBoxFromDevice(Sample::sample(source)),
+        37 => Request::CopyBoxOnDevice(Sample::sample(source)),
+        38 => Request::Fill(Sample::sample(source)),
+        39 => Request::CopyLate(Sample::sample(source)),
+        40 => Request::LateBytes(Sample::sample(source)),
+        41 => Request::CopyBulkToDevice(Sample::sample(source)),
+        42 => Request::Chunk(Sample::sample(source)),
+        43 => Request::CreateEvent(Sample::sample(source)),
+        44 => Request::RecordEvent(Sample::sample(source)),
+        45 => Request::SynchronizeEvent(Sample::sample(source)),
+        46 => Request::QueryEvent(Sample::sample(source)),
+        47 => Request::ElapsedTime(Sample::sample(source)),
+        48 => Request::DestroyEvent(Sample::sample(source)),
+        49 => Request::CreateGraph(Sample::sample(source)),
+        50 => Request::AddGraphKernel(Sample::sample(source)),
+        51 => Request::AddGraphCopy(Sample::sample(source)),
+        52 => Request::AddGraphFill(Sample::sample(source)),
+        53 => Request::AddGraphEmpty(Sample::sample(source)),
+        54 => Request::InstantiateGraph(Sample::sample(source)),
+        55 => Request::LaunchGraph(Sample::sample(source)),
+        56 => Request::UploadGraph(Sample::sample(source)),
+        57 => Request::SetGraphKernel(Sample::sample(source)),
+        58 => Request::SetGraphCopy(Sample::sample(source)),
+        59 => Request::SetGraphFill(Sample::sample(source)),
+        60 => Request::EnableGraphNode(Sample::sample(source)),
+        61 => Request::UpdateGraph(Sample::sample(source)),
+        62 => Request::DestroyGraph(Sample::sample(source)),
+        63 => Request::AddGraphWords(Sample::sample(source)),
+        64 => Request::SetGraphWords(Sample::sample(source)),
+        65 => Request::CreateGraphCondition(Sample::sample(source)),
+        66 => Request::AddGraphConditional(Sample::sample(source)),
+        67 => Request::Launch(Sample::sample(source)),
+        68 => Request::HostFunction(Sample::sample(source)),
+        69 => Request::HostFunctionDone(Sample::sample(source)),
+        70 => Request::MaxActiveBlocks(Sample::sample(source)),
+        71 => Request::AvailableShared(Sample::sample(source)),
+        72 => Request::ClusterOccupancy(Sample::sample(source)),
+        73 => Request::LibraryPart(Sample::sample(source)),
+        74 => Request::UnloadLibrary(Sample::sample(source)),
+        75 => Request::ListKernels(Sample::sample(source)),
+        76 => Request::FindKernel(Sample::sample(source)),
+        77 => Request::FindGlobal(Sample::sample(source)),
+        78 => Request::SetKernelAttribute(Sample::sample(source)),
+        79 => Request::LoadLibrary(Sample::sample(source)),
+        80 => Request::LinkLibrary(Sample::sample(source)),
+        81 => Request::ReadLinked(Sample::sample(source)),
+        82 => Request::CreateBlock(Sample::sample(source)),
+        83 => Request::ReleaseBlock(Sample::sample(source)),
+        84 => Request::MapBlock(Sample::sample(source)),
+        85 => Request::SetAccess(Sample::sample(source)),
+        86 => Request::UnmapRange(Sample::sample(source)),
+        87 => Request::MemoryInfo(Sample::sample(source)),
+        88 => Request::Migrate(Sample::sample(source)),
+        89 => Request::CancelMigrate(Sample::sample(source)),
+        90 => Request::MirrorMemory(Sample::sample(source)),
+        91 => Request::UnmirrorMemory(Sample::sample(source)),
+        92 => Request::WriteMirror(Sample::sample(source)),
+        93 => Request::Export(Sample::sample(source)),
+        94 => Request::Withdraw(Sample::sample(source)),
+        95 => Request::ImportBlock(Sample::sample(source)),
+        96 => Request::CreateSignals(Sample::sample(source)),
+        97 => Request::ImportSignals(Sample::sample(source)),
+        98 => Request::DropSignals(Sample::sample(source)),
+        99 => Request::RaiseSignal(Sample::sample(source)),
+        100 => Request::AwaitSignal(Sample::sample(source)),
+        101 => Request::RecordSignal(Sample::sample(source)),
+        102 => Request::ReadSignals(Sample::sample(source)),
+        103 => Request::AskPeer(Sample::sample(source)),
+        104 => Request::ConnectPeer(Sample::sample(source)),
+        105 => Request::DropPeer(Sample::sample(source)),
+        106 => Request::SendTo(Sample::sample(source)),
+        107 => Request::ReceiveFrom(Sample::sample(source)),
+        108 => Request::PeerHello(Sample::sample(source)),
+        109 => Request::PeerTicket(Sample::sample(source)),
+        110 => Request::PeerJoin(Sample::sample(source)),
+        111 => Request::PeerReady(Sample::sample(source)),
+        112 => Request::PeerDone(Sample::sample(source)),
+        113 => Request::RaiseNow(Sample::sample(source)),
+        114 => Request::Hello(Sample::sample(source)),
+        115 => Request::Authenticate(Sample::sample(source)),
+        116 => Request::ListGpus(Sample::sample(source)),
+        117 => Request::ListSessions(Sample::sample(source)),
+        118 => Request::Attach(Sample::sample(source)),
+        119 => Request::Join(Sample::sample(source)),
+        120 => Request::UseRings(Sample::sample(source)),
+        121 => Request::Continue(Sample::sample(source)),
+        122 => Request::Acknowledge(Sample::sample(source)),
+        123 => Request::Goodbye(Sample::sample(source)),
+        124 => Request::EndSession(Sample::sample(source)),
+        125 => Request::Salt(Sample::sample(source)),
+        126 => Request::Heartbeat(Sample::sample(source)),
+        127 => Request::Identify(Sample::sample(source)),
+        128 => Request::ShareMemory(Sample::sample(source)),
+        129 => Request::MapShared(Sample::sample(source)),
+        130 => Request::UnmapShared(Sample::sample(source)),
+        131 => Request::ShareFile(Sample::sample(source)),
+        132 => Request::CreateStream(Sample::sample(source)),
+        133 => Request::DestroyStream(Sample::sample(source)),
+        134 => Request::WaitEvent(Sample::sample(source)),
+        135 => Request::SynchronizeStream(Sample::sample(source)),
+        136 => Request::QueryStream(Sample::sample(source)),
+        137 => Request::CreateApartStream(Sample::sample(source)),
+        138 => Request::MemoryOperations(Sample::sample(source)),
+        139 => Request::ReadTelemetry(Sample::sample(source)),
+        140 => Request::EncodeTensorMap(Sample::sample(source)),
+        141 => Request::CreateTexture(Sample::sample(source)),
+        142 => Request::DestroyTexture(Sample::sample(source)),
+        143 => Request::CreateSurface(Sample::sample(source)),
+        144 => Request::DestroySurface(Sample::sample(source)),
         _ => Request::SetTextureReference(Sample::sample(source)),
     }
 }

@@ -1,7 +1,7 @@
 //! Values as NCCL has them: ids, communicators, addresses, texts.
-//! In and out: plain data of C's layout. It calls nothing.
+//! In and out: plain data of C's layout. It calls nothing but for a failure's words.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 use floe_abi::DevicePtr;
 
@@ -36,6 +36,20 @@ pub(super) fn pointer(at: DevicePtr) -> *mut c_void {
 /// The text of a name for C.
 pub(super) fn text(name: &str) -> Option<std::ffi::CString> {
     (!name.is_empty()).then(|| std::ffi::CString::new(name).ok()).flatten()
+}
+
+/// `ncclGetLastError`.
+pub(super) type LastError = unsafe extern "C" fn(Comm) -> Text;
+
+/// What NCCL says of its last failure.
+pub(super) fn last_words(last_error: LastError) -> String {
+    // SAFETY: NCCL takes no communicator here as well, and gives a text of its own that it never frees.
+    let text = unsafe { last_error(Comm::NONE) };
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: it is not NULL, ends with a zero and stays.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// A text of C.

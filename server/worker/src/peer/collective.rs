@@ -40,6 +40,10 @@ struct Entry {
     /// `None`: it is being made.
     ready: Option<Ready>,
     failed: Option<NcclError>,
+    /// The ticket of the key that its ranks have.
+    key: u64,
+    /// Its memory is given up, or is about to be.
+    is_suspended: bool,
     /// Calls of the issuer that are using it.
     users: usize,
     handles: BTreeMap<u64, usize>,
@@ -146,8 +150,8 @@ impl Collectives {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A communicator is being made.
-    pub(crate) fn begin(&self, id: u64) -> Result<(), Fault> {
+    /// A communicator is being made, of ranks that have the key of that ticket.
+    pub(crate) fn begin(&self, id: u64, key: u64) -> Result<(), Fault> {
         let mut comms = self.comms();
         if id == 0 || comms.contains_key(&id) {
             return violation(format!("communicator id is taken: {id}"));
@@ -156,7 +160,8 @@ impl Collectives {
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more communicators than: {MOST}")));
         }
         let _kept = self.budget.keep(cost::COMM)?;
-        comms.insert(id, Entry { ready: None, failed: None, users: 0, handles: BTreeMap::new(), _kept });
+        let handles = BTreeMap::new();
+        comms.insert(id, Entry { ready: None, failed: None, key, is_suspended: false, users: 0, handles, _kept });
         Ok(())
     }
 
@@ -180,6 +185,27 @@ impl Collectives {
     pub(crate) fn ready(&self, id: u64) -> Result<Ready, Fault> {
         let ready = self.comms().get(&id).and_then(|entry| entry.ready);
         ready.ok_or_else(|| Fault::Explained(CudaError::INVALID_HANDLE, format!("no communicator has the id: {id}")))
+    }
+
+    /// One that can be used for work.
+    pub(crate) fn usable(&self, id: u64) -> Result<Ready, Fault> {
+        let ready = self.ready(id)?;
+        if self.comms().get(&id).is_some_and(|entry| entry.is_suspended) {
+            return Err(Fault::Explained(CudaError::INVALID_VALUE, "the communicator is suspended".to_owned()));
+        }
+        Ok(ready)
+    }
+
+    /// It is suspended from here on, or no longer.
+    pub(crate) fn is_suspended(&self, id: u64, is_suspended: bool) {
+        if let Some(entry) = self.comms().get_mut(&id) {
+            entry.is_suspended = is_suspended;
+        }
+    }
+
+    /// The ticket of the key that its ranks have.
+    pub(crate) fn key_of(&self, id: u64) -> Result<u64, Fault> {
+        self.comms().get(&id).map(|entry| entry.key).ok_or_else(|| CudaError::INVALID_HANDLE.into())
     }
 
     /// Has the issuer use communicators: an abort waits a while for its end.
@@ -265,9 +291,9 @@ mod tests {
     fn ids_are_checked_and_cost_host_memory_while_they_last() {
         let budget = Budget::new(1 << 30);
         let all = Collectives::new(None, false, 7, &budget);
-        assert!(matches!(all.begin(0), Err(Fault::ProtocolViolation(_))));
-        all.begin(1).unwrap();
-        assert!(matches!(all.begin(1), Err(Fault::ProtocolViolation(_))));
+        assert!(matches!(all.begin(0, 9), Err(Fault::ProtocolViolation(_))));
+        all.begin(1, 9).unwrap();
+        assert!(matches!(all.begin(1, 9), Err(Fault::ProtocolViolation(_))));
         assert_eq!(budget.kept(), cost::COMM);
         assert!(matches!(all.ready(1), Err(Fault::Explained(CudaError::INVALID_HANDLE, _))), "it is being made");
         assert!(matches!(all.ready(2), Err(Fault::Explained(CudaError::INVALID_HANDLE, _))));
@@ -279,8 +305,8 @@ mod tests {
     #[test]
     fn a_session_has_so_many_communicators_and_no_nccl_where_the_operator_named_none() {
         let all = Collectives::new(None, false, 7, &Budget::default());
-        (1..=MOST as u64).for_each(|id| all.begin(id).unwrap());
-        assert!(matches!(all.begin(MOST as u64 + 1), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));
+        (1..=MOST as u64).for_each(|id| all.begin(id, 9).unwrap());
+        assert!(matches!(all.begin(MOST as u64 + 1, 9), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));
         assert!(matches!(all.library(), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
         assert!(matches!(all.nccl(), Err(Fault::ProtocolViolation(_))));
         assert_eq!(std::iter::from_fn(|| all.begin_waiting().ok()).count(), MOST_WAITING);

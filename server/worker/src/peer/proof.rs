@@ -53,6 +53,11 @@ impl Key {
         bytes.try_into().ok().map(Self)
     }
 
+    /// What those who may have the key are given.
+    pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
     fn hmac(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }

@@ -69,6 +69,19 @@ pub enum Origin<'a> {
         /// 1: what it is doing is aborted first.
         flags: u32,
     },
+    /// By new ranks that join those of another.
+    Grow {
+        /// The other; 0: this is a new rank, on a device.
+        comm: u64,
+        /// The device of a new rank.
+        device: i32,
+        /// 128 bytes, or none.
+        id: &'a [u8],
+        /// The number of ranks.
+        ranks: i32,
+        /// A new rank, else 0.
+        rank: i32,
+    },
 }
 
 /// A communicator to be made.
@@ -76,8 +89,8 @@ pub enum Origin<'a> {
 pub struct NewComm<'a> {
     /// How.
     pub origin: Origin<'a>,
-    /// Its configuration's numbers, in the order of the wire.
-    pub config: &'a [i32],
+    /// Its configuration's numbers, in the order of the wire; without any it has its parent's.
+    pub config: Option<&'a [i32]>,
     /// Its name.
     pub name: &'a str,
 }

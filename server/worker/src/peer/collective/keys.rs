@@ -37,6 +37,10 @@ pub(crate) fn first_ticket(ids: &[u8]) -> u64 {
     ids.first_chunk::<UNIQUE_ID_BYTES>().map_or(0, |id| ticket_of(&id[OWN..]))
 }
 
+fn no_room() -> Fault {
+    Fault::Explained(CudaError::NOT_SUPPORTED, "this NCCL's unique ids have no room for a key".to_owned())
+}
+
 impl Keys {
     pub(crate) fn new(budget: &Budget) -> Self {
         Self { all: Mutex::default(), budget: budget.clone() }
@@ -59,12 +63,22 @@ impl Keys {
     pub(crate) fn seal(&self, id: UniqueId) -> Result<UniqueId, Fault> {
         let UniqueId(mut bytes) = id;
         if bytes[OWN..].iter().any(|byte| *byte != 0) {
-            let words = "this NCCL's unique ids have no room for a key".to_owned();
-            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
+            return Err(no_room());
         }
         let none = |_| Fault::Explained(CudaError::OPERATING_SYSTEM, "no random bytes".to_owned());
         getrandom::fill(&mut bytes[OWN..]).map_err(none)?;
         self.add(&bytes[OWN..])?;
+        Ok(UniqueId(bytes))
+    }
+
+    /// A unique id of NCCL's by which others join ranks that have the key of that ticket.
+    pub(crate) fn seal_again(&self, id: UniqueId, ticket: u64) -> Result<UniqueId, Fault> {
+        let UniqueId(mut bytes) = id;
+        if bytes[OWN..].iter().any(|byte| *byte != 0) {
+            return Err(no_room());
+        }
+        let key = self.of_ticket(ticket).ok_or(CudaError::INVALID_HANDLE)?;
+        bytes[OWN..].copy_from_slice(key.bytes());
         Ok(UniqueId(bytes))
     }
 
@@ -119,6 +133,19 @@ mod tests {
         assert_eq!(other.of_ticket(ticket), Some(key));
         assert_eq!(other.of_ticket(ticket ^ 1), None);
         assert_ne!(maker.seal(nccls()).unwrap(), id, "each has a key of its own");
+    }
+
+    #[test]
+    fn who_joins_gets_the_key_that_the_others_have() {
+        let (maker, new) = (Keys::new(&Budget::default()), Keys::new(&Budget::default()));
+        maker.seal(nccls()).unwrap();
+        let (ticket, key) = maker.all().remove(0);
+        maker.seal(nccls()).unwrap();
+        let id = maker.seal_again(nccls(), ticket).unwrap();
+        assert_eq!(new.open(&id.0).unwrap(), [nccls()]);
+        assert_eq!((new.of_ticket(ticket), first_ticket(&id.0)), (Some(key), ticket));
+        assert!(maker.seal_again(nccls(), ticket ^ 1).is_err());
+        assert!(maker.seal_again(UniqueId([1; 128]), ticket).is_err());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! this one, in stream order.
 //! No address reaches NCCL that is not all of the session's memory.
 
+mod newer;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +15,10 @@ use floe_device::nccl::{
 };
 use floe_wire::{
     self as wire, CollectiveGroup, CollectiveRequests, CreateReduction, CreateReductionReply, DeregisterBuffer,
-    DeregisterBufferReply, DestroyReduction, DevicePtr, EndComm, EndCommReply, InitComm, InitCommReply, NewUniqueId,
-    NewUniqueIdReply, OpenCollectives, OpenCollectivesReply, RegisterBuffer, RegisterBufferReply, ShrinkComm,
-    ShrinkCommReply, SplitComm, SplitCommReply,
+    DeregisterBufferReply, DestroyReduction, DevicePtr, EndComm, EndCommReply, GrowComm, InitComm, InitCommReply,
+    ListParameters, NewGrowId, NewUniqueId, NewUniqueIdReply, OpenCollectives, OpenCollectivesReply, ReadCommMemory,
+    ReadParameter, RegisterBuffer, RegisterBufferReply, ShrinkComm, ShrinkCommReply, SimulateGroup, SplitComm,
+    SplitCommReply, SuspendComm,
 };
 
 use crate::issue::fault::{Fault, violation};
@@ -104,7 +107,7 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
             let made = nccl.init(&mut ids, ranks.cast_signed(), rank.cast_signed(), &config)?;
             Ok(Some(Ready { comm: made, rank, ranks }))
         };
-        self.make_comm(comm.0, make, |made| {
+        self.make_comm(comm.0, first, make, |made| {
             let (result, words) = outcome(made);
             encoded(&InitCommReply { result, words })
         })
@@ -115,13 +118,13 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         if (child.0 == 0) != (color == -1) {
             return violation("a split has a child just where it has a color");
         }
-        let parent = self.shared.collectives.ready(comm.0)?.comm;
+        let (parent, ticket) = (self.shared.collectives.ready(comm.0)?.comm, self.shared.collectives.key_of(comm.0)?);
         let (config, name) = (config.clone(), name.to_owned());
         let make = move |nccl: &Nccl| {
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, nccl.split(parent, color, key, &config)?)
         };
-        self.make_comm(child.0, make, |made| {
+        self.make_comm(child.0, ticket, make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
             encoded(&SplitCommReply { result, words, rank, ranks })
         })
@@ -132,13 +135,13 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         if child.0 == 0 || flags > 1 {
             return violation(format!("a shrunk communicator has no such flags: {flags}"));
         }
-        let parent = self.shared.collectives.ready(comm.0)?.comm;
+        let (parent, ticket) = (self.shared.collectives.ready(comm.0)?.comm, self.shared.collectives.key_of(comm.0)?);
         let (config, name, mut excluded) = (config.clone(), name.to_owned(), excluded.clone());
         let make = move |nccl: &Nccl| {
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, nccl.shrink(parent, &mut excluded, flags.cast_signed(), &config)?)
         };
-        self.make_comm(child.0, make, |made| {
+        self.make_comm(child.0, ticket, make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
             encoded(&ShrinkCommReply { result, words, rank, ranks })
         })
@@ -233,19 +236,48 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         let (result, words) = failure(done.as_ref().err());
         body(&DeregisterBufferReply { result, words })
     }
+
+    fn new_grow_id(&mut self, message: NewGrowId) -> Result<Answer, Fault> {
+        self.grow_id(message)
+    }
+
+    fn grow_comm(&mut self, message: &GrowComm<'_>) -> Result<Answer, Fault> {
+        self.grow(message)
+    }
+
+    fn suspend_comm(&mut self, message: SuspendComm) -> Result<Answer, Fault> {
+        self.suspend(message)
+    }
+
+    fn read_comm_memory(&mut self, message: ReadCommMemory) -> Result<Answer, Fault> {
+        self.comm_memory(message)
+    }
+
+    fn simulate_group(&mut self, message: &SimulateGroup) -> Result<Answer, Fault> {
+        self.simulation(message)
+    }
+
+    fn read_parameter(&mut self, message: ReadParameter<'_>) -> Result<Answer, Fault> {
+        self.parameter(message)
+    }
+
+    fn list_parameters(&mut self, _: ListParameters) -> Result<Answer, Fault> {
+        self.parameter_keys()
+    }
 }
 
 impl<D: Device> Issuer<D> {
-    /// Makes a communicator on a thread, which answers.
+    /// Makes a communicator on a thread, which answers. Its ranks have the key of that ticket.
     fn make_comm(
         &self,
         id: u64,
+        key: u64,
         make: impl FnOnce(&Nccl) -> Made + Send + 'static,
         answer: impl FnOnce(&Made) -> Vec<u8> + Send + 'static,
     ) -> Result<Answer, Fault> {
         self.shared.collectives.nccl()?;
         if id != 0 {
-            self.shared.collectives.begin(id)?;
+            self.shared.collectives.begin(id, key)?;
         }
         let begun = answer_later(&self.shared, self.sequence, move |shared, nccl| {
             let made = make(nccl);
@@ -269,7 +301,7 @@ impl<D: Device> Issuer<D> {
         let Some(kind) = CollectiveKind::of(kind) else {
             return violation(format!("no collective has the number: {kind}"));
         };
-        let ready = self.shared.collectives.ready(comm.0)?;
+        let ready = self.shared.collectives.usable(comm.0)?;
         if rank >= ready.ranks {
             return violation(format!("no rank of a communicator of {}: {rank}", ready.ranks));
         }
