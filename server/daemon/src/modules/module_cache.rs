@@ -22,8 +22,10 @@ use super::shelf::Content;
 const UNFINISHED: &str = "unfinished-";
 /// The prefix of notes.
 const NOTE: &str = "compiled-";
-/// What a note counts as: a block of most file systems. It has the content's hash and its size.
-pub(super) const NOTE_BYTES: u64 = 4 << 10;
+/// Bytes of a note: the content's hash and its size.
+pub(super) const NOTE_BYTES: u64 = 40;
+/// Files take whole blocks of most file systems, of which there are only so many.
+const BLOCK: u64 = 4 << 10;
 /// A file that is not complete after this time never will be.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Contents are copied and hashed in pieces of so many bytes.
@@ -59,6 +61,11 @@ impl Stamp {
         let found = file.metadata()?;
         Ok(Self { inode: found.ino(), bytes: found.len(), changed: (found.ctime(), found.ctime_nsec()) })
     }
+}
+
+/// What a file counts as, of the folder and of a session's share.
+pub(super) fn counted(bytes: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
 fn hash_of_file(file: &File) -> io::Result<Hash> {
@@ -216,10 +223,11 @@ impl ModuleCache {
         Ok(self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name))))
     }
 
-    /// Removes the least recently used files until `bytes` fit with room to spare. Daemons that share a folder do not
+    /// Removes the least recently used files until a file of `bytes` fits with room to spare. Daemons that share a folder do not
     /// tell each other what they add. So together they may exceed the limit for a moment, by as much as the limit
     /// leaves free.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let bytes = counted(bytes);
         if bytes > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -263,8 +271,7 @@ impl ModuleCache {
                 }
             } else if let Ok(hash) = blake3::Hash::from_hex(name.strip_prefix(NOTE).unwrap_or(name)) {
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                let bytes = if name.starts_with(NOTE) { NOTE_BYTES } else { metadata.len() };
-                files.push(Kept { name: *hash.as_bytes(), path: entry.path(), bytes, used });
+                files.push(Kept { name: *hash.as_bytes(), path: entry.path(), bytes: counted(metadata.len()), used });
             }
         }
         Ok(files)

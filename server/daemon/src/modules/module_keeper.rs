@@ -102,6 +102,7 @@ impl ModuleKeeper {
     }
 
     fn spend(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = module_cache::counted(bytes);
         let stored = || io::Error::other("the session has used up its share of the cache");
         self.may_store = self.may_store.checked_sub(bytes).ok_or_else(stored)?;
         Ok(())
@@ -179,8 +180,9 @@ mod tests {
 
     #[test]
     fn a_session_stores_half_of_the_folder_at_most() {
-        let (_folder, worker) = started(100);
+        let (_folder, worker) = started(3 * module_cache::counted(40));
         assert_eq!(store(&worker, &[1; 40], &[1; 40]), CacheAnswer::Here);
+        // However small it is, it takes a file.
         assert!(matches!(store(&worker, &[2; 20], &[2; 20]), CacheAnswer::Refused(_)));
         assert!(matches!(ask(&worker, CacheRequest::Store([0; 32], u64::MAX)).0, CacheAnswer::Refused(_)));
         assert_eq!(ask(&worker, CacheRequest::Find(hash_of(&[1; 40]), 40)).0, CacheAnswer::Here);
@@ -191,7 +193,7 @@ mod tests {
     fn a_user_finds_nothing_of_anothers_and_takes_nothing_away() {
         let user = |text| Shelf::Of(Some(floe_users::Name::new(text).expect("a name")));
         let shelves = [user("alice"), user("alice"), user("bob"), Shelf::Of(None)];
-        let (folder, [alice, again, bob, nobody]) = started_for(shelves, 1000);
+        let (folder, [alice, again, bob, nobody]) = started_for(shelves, 1 << 20);
         assert_eq!(store(&alice, b"content", b"content"), CacheAnswer::Here);
         let hash = hash_of(b"content");
         let file = std::fs::read_dir(folder.path().join("modules")).expect("readable").next();
@@ -213,7 +215,7 @@ mod tests {
     fn what_was_compiled_is_found_by_its_user_alone_and_counts() {
         let user = |text| Shelf::Of(Some(floe_users::Name::new(text).expect("a name")));
         let shelves = [user("alice"), user("alice"), user("bob"), Shelf::Of(None)];
-        let (_folder, [alice, again, bob, nobody]) = started_for(shelves, 4 * NOTE_BYTES);
+        let (_folder, [alice, again, bob, nobody]) = started_for(shelves, 4 * module_cache::counted(NOTE_BYTES));
         let (name, code) = ([7; 32], hash_of(b"code"));
         let compiled = |worker: &CacheEnd| ask(worker, CacheRequest::Compiled(name)).0;
         assert_eq!(compiled(&alice), CacheAnswer::Missing);
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn lies_are_refused_and_the_way_stays_open() {
-        let (_folder, worker) = started(1000);
+        let (_folder, worker) = started(1 << 20);
         assert!(matches!(ask(&worker, CacheRequest::Written).0, CacheAnswer::Refused(_)), "nothing was given");
         assert!(matches!(store(&worker, b"content", b"cOntent"), CacheAnswer::Refused(_)), "another hash");
         assert!(matches!(ask(&worker, CacheRequest::Written).0, CacheAnswer::Refused(_)), "it is given once");
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn memory_that_was_given_keeps_its_size_and_may_change_without_harm() {
-        let (_folder, worker) = started(1000);
+        let (_folder, worker) = started(1 << 20);
         let (answer, memory) = ask(&worker, CacheRequest::Store(hash_of(b"content"), 7));
         assert_eq!(answer, CacheAnswer::Write);
         let memory = memory.expect("with the answer");
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_takes_no_answer_has_no_keeper_any_more() {
-        let (_folder, worker) = started(1000);
+        let (_folder, worker) = started(1 << 20);
         // None is read: the way is full after some, and ends.
         while worker.ask(CacheRequest::Find([0; 32], 7)).is_ok() {}
         let (mut answers, mut resets) = (0, 0);

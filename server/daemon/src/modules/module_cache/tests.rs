@@ -51,9 +51,9 @@ fn used_ago(path: &Path, seconds: u64) {
 
 #[test]
 fn what_was_stored_is_found_by_another_daemon_and_is_its_users_alone_to_read() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = store(&cache, b"content");
-    let other = ModuleCache::open(&cache.folder, 1000).expect("opened");
+    let other = ModuleCache::open(&cache.folder, 1 << 20).expect("opened");
     assert_eq!(text(other.find(&hash, 7).expect("found")), b"content");
     assert!(other.find(&hash_of(b"another"), 7).is_none());
     let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
@@ -62,7 +62,7 @@ fn what_was_stored_is_found_by_another_daemon_and_is_its_users_alone_to_read() {
 
 #[test]
 fn what_is_given_out_cannot_be_written_through() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = store(&cache, b"content");
     let mut found = cache.find(&hash, 7).expect("found");
     assert!(found.write_all(b"CONTENT").is_err() && found.set_len(0).is_err());
@@ -71,7 +71,7 @@ fn what_is_given_out_cannot_be_written_through() {
 
 #[test]
 fn each_finder_reads_from_the_start_whatever_others_have_read() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = store(&cache, b"content");
     let (first, second) = (cache.find(&hash, 7).expect("found"), cache.find(&hash, 7).expect("found"));
     assert_eq!((text(first), text(second)), (b"content".to_vec(), b"content".to_vec()));
@@ -79,7 +79,7 @@ fn each_finder_reads_from_the_start_whatever_others_have_read() {
 
 #[test]
 fn a_wrong_size_finds_nothing_and_removes_nothing() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = store(&cache, b"content");
     for bytes in [0, 6, 8, u64::MAX] {
         assert!(cache.find(&hash, bytes).is_none());
@@ -89,7 +89,7 @@ fn a_wrong_size_finds_nothing_and_removes_nothing() {
 
 #[test]
 fn damaged_and_cut_files_are_removed_and_never_given_out() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     for bytes in [&b"cOntent"[..], b"conten", b"", b"content and more"] {
         let hash = store(&cache, b"content");
         assert!(cache.find(&hash, 7).is_some());
@@ -101,7 +101,7 @@ fn damaged_and_cut_files_are_removed_and_never_given_out() {
 
 #[test]
 fn a_complaint_removes_a_damaged_file_and_leaves_a_right_one() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = store(&cache, b"content");
     assert!(!cache.look_again(&hash));
     assert!(cache.find(&hash, 7).is_some());
@@ -112,7 +112,7 @@ fn a_complaint_removes_a_damaged_file_and_leaves_a_right_one() {
 
 #[test]
 fn memory_with_another_hash_is_not_kept() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let hash = hash_of(b"content");
     assert!(cache.store(&hash, 7, &written(b"cOntent")).is_err());
     assert_eq!(std::fs::read_dir(&cache.folder).expect("readable").count(), 0, "a draft is left");
@@ -121,7 +121,7 @@ fn memory_with_another_hash_is_not_kept() {
 
 #[test]
 fn what_was_used_longest_ago_goes_first() {
-    let (_folder, cache) = cache(80);
+    let (_folder, cache) = cache(4 * BLOCK);
     let hashes: Vec<Hash> = (0..4_u8).map(|byte| store(&cache, &[byte; 20])).collect();
     for (hash, seconds) in hashes.iter().zip([400, 300, 200, 100]) {
         used_ago(&path(&cache, hash), seconds);
@@ -134,8 +134,18 @@ fn what_was_used_longest_ago_goes_first() {
 }
 
 #[test]
+fn small_files_do_not_outgrow_the_limit() {
+    let (_folder, cache) = cache(8 * BLOCK);
+    for byte in 0..100_u8 {
+        store(&cache, &[byte]);
+        cache.note(&[byte; 32], &hash_of(&[byte]), 1).expect("noted");
+        assert!(std::fs::read_dir(&cache.folder).expect("readable").count() <= 8);
+    }
+}
+
+#[test]
 fn an_evicted_content_stays_for_who_has_it() {
-    let (_folder, cache) = cache(20);
+    let (_folder, cache) = cache(BLOCK);
     let hash = store(&cache, &[1; 20]);
     let held = cache.find(&hash, 20).expect("found");
     store(&cache, &[2; 20]);
@@ -152,7 +162,7 @@ fn what_is_over_the_limit_is_not_kept() {
 
 #[test]
 fn unfinished_files_of_daemons_that_died_are_removed_after_a_while() {
-    let (_folder, cache) = cache(1000);
+    let (_folder, cache) = cache(1 << 20);
     let [old, new] = ["1-1", "2-1"].map(|name| cache.folder.join(format!("{UNFINISHED}{name}")));
     std::fs::write(&old, b"half").expect("written");
     std::fs::write(&new, b"half").expect("written");
@@ -191,12 +201,12 @@ fn folder_that_others_may_write_to_is_refused() {
 
 #[test]
 fn a_note_is_found_until_it_was_used_least_and_a_damaged_one_is_none() {
-    let (_folder, cache) = cache(3 * NOTE_BYTES);
+    let (_folder, cache) = cache(3 * BLOCK);
     let place = |name: &Hash| cache.folder.join(note_of(name));
     let (first, second, code) = ([1; 32], [2; 32], store(&cache, b"code"));
     cache.note(&first, &code, 4).expect("noted");
     cache.note(&second, &code, 4).expect("noted");
-    let other = ModuleCache::open(&cache.folder, 3 * NOTE_BYTES).expect("opened");
+    let other = ModuleCache::open(&cache.folder, 3 * BLOCK).expect("opened");
     assert_eq!(other.noted(&first), Some((code, 4)));
     assert!(cache.find(&first, 40).is_none(), "a note is no content");
     damage(&place(&second), &[7; 39]);
