@@ -75,6 +75,8 @@ pub struct Entry<'a> {
     pub payload: &'a [u8],
     /// Size after decompression, in bytes; the size of `payload` when it is plain.
     pub expanded_size: u64,
+    /// Whether the header has options for the compiler of PTX (`-maxrregcount`, `-Xptxas`), which a driver follows.
+    pub has_options: bool,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -184,6 +186,7 @@ fn entry(container: &[u8], index: usize, offset: usize) -> Result<(Entry<'_>, us
         compression,
         payload,
         expanded_size,
+        has_options: has_options(header),
     };
     Ok((entry, offset + header.len() + length))
 }
@@ -204,6 +207,16 @@ fn variant(flags: u64) -> Variant {
     } else {
         Variant::Generic
     }
+}
+
+/// Whether there are options: the header says where their offset and their length lie. What does not fit has some.
+fn has_options(header: &[u8]) -> bool {
+    let place = u32_at(header, 20);
+    let length = || {
+        let place = usize::try_from(place).ok()?;
+        header.get(place.checked_add(4)?..place.checked_add(8)?).map(|bytes| u32_at(bytes, 0))
+    };
+    place != 0 && length() != Some(0)
 }
 
 /// The name the header points to. It is for messages only, so one that does not fit is left out.

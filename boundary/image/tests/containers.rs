@@ -13,6 +13,7 @@ const SIZE: &[u8] = include_bytes!("data/sums_size.fatbin");
 const NONE: &[u8] = include_bytes!("data/sums_none.fatbin");
 const FAMILY: &[u8] = include_bytes!("data/variants_f.fatbin");
 const WIDE: &[u8] = include_bytes!("data/wide.fatbin");
+const OPTIONS: &[u8] = include_bytes!("data/doubles_options.fatbin");
 const LINKED: &[u8] = include_bytes!("data/linked.fatbin");
 const PARTS: [&[u8]; 2] = [include_bytes!("data/linked_part0.fatbin"), include_bytes!("data/linked_part1.fatbin")];
 
@@ -171,6 +172,18 @@ fn unknown_compression_and_kinds_are_passed_through_unread() {
     let error = fatbin.entries[0].data(&limits()).expect_err("not known");
     assert!(error.to_string().ends_with("its compression is not known: kind 8, flags 0x8011"), "{error}");
     assert_eq!(select_ptx(&fatbin.entries, H200).map(|chosen| chosen.entry.index), Some(2));
+}
+
+#[test]
+fn options_for_the_compiler_of_a_text_are_seen() {
+    assert!(parse(OPTIONS).entries[0].has_options);
+    assert!([DEFAULT, SPEED, SIZE, NONE, FAMILY].iter().all(|bytes| !parse(bytes).entries[0].has_options));
+    // As are those whose place lies outside of the header.
+    for place in [77, 1 << 20, u32::MAX] {
+        let mut bytes = DEFAULT.to_vec();
+        bytes[16 + 20..16 + 24].copy_from_slice(&place.to_le_bytes());
+        assert!(parse(&bytes).entries[0].has_options, "{place}");
+    }
 }
 
 #[test]

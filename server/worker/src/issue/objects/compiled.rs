@@ -11,7 +11,7 @@ use std::ffi::CString;
 
 use floe_abi::jit_input;
 use floe_device::{Content, Image, ImageKind, LinkInput, LoadOption};
-use floe_image::ComputeCapability;
+use floe_image::{ComputeCapability, Entry, EntryKind, Fatbin};
 
 use super::contents::LIMITS;
 use crate::issue::cache::Hash;
@@ -27,6 +27,9 @@ const VERBOSE: i32 = 12;
 /// Directives of texts that are left to the driver.
 const ELSEWHERE: [&[u8]; 8] =
     [b".func", b".callprototype", b".alias", b".texref", b".samplerref", b".surfref", b".common", b".managed"];
+
+/// More bytes than of any instruction's name.
+const INSTRUCTION: usize = 128;
 
 /// A text that waits for its compiler.
 #[derive(Debug)]
@@ -74,36 +77,58 @@ impl Text {
     }
 }
 
-/// The text without NULs, of a bare text or of a fat binary that holds no machine code for the device.
+/// The text up to its NUL, of a bare text or of a fat binary with nothing else that a driver could take for this device.
 fn text_of(image: &Image, device: ComputeCapability) -> Option<Content> {
     let [content] = &image.contents[..] else { return None };
-    let kind = match image.kind {
-        ImageKind::Cubin => return None,
-        ImageKind::Ptx => floe_image::ImageKind::Ptx,
-        ImageKind::FatBinary => floe_image::ImageKind::Fatbin,
-    };
-    let image = floe_image::Image { kind, containers: vec![Cow::Borrowed(&**content)] };
-    if !image.cubins(device, &LIMITS).ok()?.is_empty() {
-        return None;
+    match image.kind {
+        ImageKind::Cubin => None,
+        ImageKind::Ptx => {
+            let end = memchr::memchr(0, content).unwrap_or(content.len());
+            Some(Content::from(&content[..end]))
+        }
+        ImageKind::FatBinary => {
+            let container = Fatbin::parse(content, &LIMITS).ok()?;
+            sole_text(&container, device).map(|text| Content::from(&text[..]))
+        }
     }
-    let [found] = &image.ptx(device, &LIMITS).ok()?[..] else { return None };
-    Some(Content::from(&found.text[..]))
 }
 
-/// Whether the text declares kernels and what is theirs, and nothing that has a place of its own.
+/// The text of a fat binary that has one, which needs no options: of several the driver chooses, and no link gets the options
+/// that a container has for its text. Machine code for other devices is passed by.
+fn sole_text<'a>(container: &Fatbin<'a>, device: ComputeCapability) -> Option<Cow<'a, [u8]>> {
+    let is_of_others = |entry: &&Entry<'_>| entry.kind == EntryKind::Cubin && !entry.target.cubin_runs_on(device);
+    let mut rest = container.entries.iter().filter(|entry| !is_of_others(entry));
+    let (entry, None) = (rest.next()?, rest.next()) else { return None };
+    if entry.kind != EntryKind::Ptx || entry.has_options || !entry.target.ptx_runs_on(device) {
+        return None;
+    }
+    entry.data(&LIMITS).ok()
+}
+
+/// Whether the bytes before a state space are of an instruction: `ld.volatile` of `ld.volatile.global.u32`. Those of a
+/// declaration are directives (`.visible.global.u32`), or end elsewhere.
+fn is_instruction(before: &[u8]) -> bool {
+    let last = before.last_chunk::<INSTRUCTION>().map_or(before, |last| last);
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+    let length = last.iter().rev().take_while(|byte| is_part(byte)).count();
+    length < INSTRUCTION && last[last.len() - length..].first().is_some_and(u8::is_ascii_alphabetic)
+}
+
+/// Whether the text declares kernels and what is theirs, and nothing that has a place of its own. Other bytes than a
+/// compiler's are no text: of an ELF file, say, a driver would look for more than there is.
 fn is_kernels_only(text: &[u8]) -> bool {
     let has = |word: &[u8]| memchr::memmem::find(text, word).is_some();
     // An instruction's state space stands between its name and a type: `ld.global.u32`.
     let declares = |word: &[u8]| {
-        let before = |at: usize| at.checked_sub(1).and_then(|at| text.get(at)).is_some_and(u8::is_ascii_alphanumeric);
         let behind = |at: usize| text.get(at + word.len()).is_some_and(|byte| matches!(byte, b'.' | b':'));
-        memchr::memmem::find_iter(text, word).any(|at| !before(at) || !behind(at))
+        memchr::memmem::find_iter(text, word).any(|at| !is_instruction(&text[..at]) || !behind(at))
     };
     let is_shared = |at: usize| {
         let rest = text.get(at + b".extern".len()..).unwrap_or_default().trim_ascii_start();
         rest.starts_with(b".shared")
     };
-    !ELSEWHERE.iter().any(|word| has(word))
+    text.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
+        && !ELSEWHERE.iter().any(|word| has(word))
         && !declares(b".global")
         && !declares(b".const")
         && memchr::memmem::find_iter(text, b".extern").all(is_shared)
@@ -140,6 +165,43 @@ mod tests {
         }
     }
 
+    /// nvcc's, of PTX for 9.0 alone.
+    const CONTAINER: &[u8] = include_bytes!("../../../../../boundary/image/tests/data/doubles.fatbin");
+
+    fn of_container(bytes: &[u8], target: [u32; 2]) -> Option<Text> {
+        Text::of(&Image { kind: ImageKind::FatBinary, contents: vec![Content::from(bytes)] }, &[], target)
+    }
+
+    /// A container with the entries of two.
+    fn joined(one: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut both = [one, &other[16..]].concat();
+        let bytes = both.len() as u64 - 16;
+        both[8..16].copy_from_slice(&bytes.to_le_bytes());
+        both
+    }
+
+    #[test]
+    fn the_text_of_a_container_is_taken_where_a_driver_has_no_other_choice() {
+        let text = of_container(CONTAINER, [9, 0]).expect("one text");
+        assert!(text.text.starts_with(b".version") || text.text.trim_ascii_start().starts_with(b"."));
+        let bare = Image { kind: ImageKind::Ptx, contents: vec![text.text.clone()] };
+        assert_eq!(Text::of(&bare, &[], [9, 0]).map(|text| text.name), Some(text.name), "it is the bare text's name");
+        assert!(of_container(CONTAINER, [12, 0]).is_some(), "a later device");
+        assert!(of_container(CONTAINER, [8, 9]).is_none(), "an earlier device");
+        // The driver compiles this one with at most 32 registers, which no link does.
+        let options = include_bytes!("../../../../../boundary/image/tests/data/doubles_options.fatbin");
+        assert!(of_container(options, [9, 0]).is_none());
+        // Two texts, and a text beside machine code for 9.0, which 10.0 passes by.
+        assert!(of_container(&joined(CONTAINER, CONTAINER), [9, 0]).is_none());
+        let code = include_bytes!("../../../../../boundary/image/tests/data/wide.fatbin");
+        assert!(of_container(&joined(CONTAINER, code), [9, 0]).is_none());
+        assert!(of_container(&joined(CONTAINER, code), [12, 0]).is_some());
+        // An entry that is neither, as code for the linker.
+        let mut other = CONTAINER.to_vec();
+        other[16] = 8;
+        assert!(of_container(&joined(CONTAINER, &other), [9, 0]).is_none());
+    }
+
     #[test]
     fn what_has_a_place_outside_its_kernels_is_left_to_the_driver() {
         for line in [
@@ -147,6 +209,12 @@ mod tests {
             ".global\t.u32 counter;",
             ".global.u32 counter;",
             ".global/**/.u32 counter;",
+            ".visible.global.u32 counter;",
+            ".weak.global.u32 counter;",
+            ".visible.const.u32 one;",
+            ".entry l() { .reg .b32 %r;.global.u32 counter; ret; }",
+            "// \u{fc}ber",
+            "// \u{7f}ELF",
             ".const .align 8 .b8 table[64];",
             ".extern .global .u32 counter;",
             ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);",
@@ -156,6 +224,14 @@ mod tests {
             ".global .attribute(.managed) .u32 all;",
         ] {
             assert_eq!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0]), None, "{line}");
+        }
+        for line in [
+            ".entry l() { ld.relaxed.gpu.global.u32 %r, [%a]; ret; }",
+            ".entry l() { l1:ld.volatile.global.u32 %r, [%a]; ret; }",
+            ".entry l() { cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%b], [%a], 16, [%m]; ret; }",
+            ".entry l() { fence.proxy.tensormap::generic.release.gpu; mov.b32 %r, a_global; ret; }",
+        ] {
+            assert!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0]).is_some(), "{line}");
         }
         // As is what its options make more than machine code, and what is none of a text.
         assert_eq!(name(ImageKind::Ptx, KERNEL, &[(9, 80)], [9, 0]), None);
