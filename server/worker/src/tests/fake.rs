@@ -65,6 +65,8 @@ struct State {
     no_events_apart: bool,
     /// How often its compiler was asked, where it has one.
     compiler: Option<usize>,
+    /// What it makes of texts does not load.
+    compiles_wrongly: bool,
     /// How many machine codes were loaded, and texts.
     loads: [usize; 2],
     /// The further contexts that streams are of.
@@ -378,6 +380,11 @@ impl Fake {
     /// From now on links make machine code of texts, but of none that has this word in it: `uncompilable`.
     pub(super) fn have_a_compiler(&self) {
         self.state().compiler = Some(0);
+    }
+
+    /// From now on none of what its links make loads.
+    pub(super) fn compile_wrongly(&self) {
+        self.state().compiles_wrongly = true;
     }
 
     /// How often the compiler was asked, and what was loaded: machine codes, texts.
@@ -942,13 +949,16 @@ impl Device for Fake {
         _options: &[LoadOption],
         _log_bytes: usize,
     ) -> Result<(Vec<u8>, String), LoadFailure> {
-        if let Some(compiled) = &mut self.state().compiler {
+        let mut state = self.state();
+        let wrongly = state.compiles_wrongly;
+        if let Some(compiled) = &mut state.compiler {
             *compiled += 1;
             let text = inputs[0].content.to_vec();
             if String::from_utf8_lossy(&text).contains("uncompilable") {
                 return Err(LoadFailure { error: CudaError::INVALID_PTX, log: String::new() });
             }
-            return Ok(([&MACHINE_CODE[..], &text].concat(), String::new()));
+            let wrong: &[u8] = if wrongly { b"wrong" } else { b"" };
+            return Ok(([&MACHINE_CODE[..], wrong, &text].concat(), String::new()));
         }
         if let Some(bad) = inputs.iter().find(|input| input.content.starts_with(b"bad")) {
             let log = format!("{} is bad", bad.name.to_string_lossy());

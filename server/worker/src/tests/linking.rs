@@ -125,6 +125,17 @@ fn variables_and_options_beyond_the_machine_code_leave_a_text_to_the_driver() {
 }
 
 #[test]
+fn machine_code_that_does_not_load_leaves_its_text_to_the_driver() {
+    let mut client = client(0);
+    client.device.compile_wrongly();
+    for library in 1..3 {
+        send_and_load(&mut client, library, TEXT, library == 1);
+        find(&mut client, library, library);
+    }
+    assert_eq!(client.device.compiled(), (Some(1), [2, 2]));
+}
+
+#[test]
 fn machine_code_whose_demand_is_unknown_is_not_loaded_where_memory_is_counted() {
     // The header without sections is no cubin that can be understood.
     let mut client = client(1 << 20);

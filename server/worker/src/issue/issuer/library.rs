@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use floe_abi::CudaError;
-use floe_device::{Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
@@ -27,6 +27,9 @@ pub(super) const LOG_BYTES: usize = 1 << 20;
 
 /// Bytes of a content from which on a load leaves pages of the heap behind that are worth giving back.
 const LEAVES_PAGES: u64 = 64 << 10;
+
+/// The first bytes of a fat binary.
+const CONTAINER: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
 /// `CUjit_option` numbers whose value is a plain number that the driver only reads; all others are addresses or outputs.
 const PLAIN_OPTIONS: [i32; 23] =
@@ -65,12 +68,11 @@ impl<D: Device> LibraryRequests for Issuer<D> {
         let charged = self.charge_library(&image, message.at_once);
         let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
         self.shared.printing.watch(&image.contents);
-        let compiled = charge.and_then(|charge| self.machine_code(&image, &options, charge, log_bytes));
-        let (image, charge, said) = match compiled {
-            Some((image, charge, said)) => (image, Some(charge), said),
-            None => (image, charge, String::new()),
+        let loading = Loading { at_once: message.at_once, options, log_bytes };
+        let (loaded, charge) = match charge.and_then(|charge| self.load_machine_code(&image, &loading, charge)) {
+            Some((code, charge, said)) => (Ok((code, said)), Some(charge)),
+            None => (self.device().load(image, &loading), charge),
         };
-        let loaded = self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes });
         // 0.3 ms each on an H200 host. Behind every load of PyTorch's ResNet-18 it left the worker 60 MiB smaller (docs/measurements.md).
         if message.contents.iter().any(|content| content.bytes >= LEAVES_PAGES) {
             give_back_free_pages();
@@ -82,7 +84,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
             }
             (Ok((code, info)), Some(charge)) => {
                 self.libraries.bind(id.0, Ok(Loaded { code, contents, charge, has_found: false, kept }));
-                body(&LoadLibraryReply { missing: Vec::new(), info: if said.is_empty() { &info } else { &said } })
+                body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
             (Err(failure), charge) => {
                 self.allowance.ledger.give(charge.unwrap_or(0));
@@ -168,37 +170,44 @@ impl<D: Device> Issuer<D> {
         Ok((Kernel { function, library, parameter_bytes, frame }, facts))
     }
 
-    /// The machine code of an image that the driver would have to compile, kept from an earlier session of the user or
-    /// compiled here; what it is charged then, no less than its text was; and what the compiler said. `None`: the driver is
-    /// to load the image, and to say what is wrong with it.
-    fn machine_code(
-        &mut self,
-        image: &Image,
-        options: &[(i32, u64)],
-        charge: u64,
-        log_bytes: usize,
-    ) -> Option<(Image, u64, String)> {
+    /// Loads the machine code of an image that the driver would have to compile: the code, what it is charged, no less than
+    /// its text was, and what the compiler said. `None`: the driver is to load the image, and to say what is wrong with it.
+    fn load_machine_code(&mut self, image: &Image, loading: &Loading, charge: u64) -> Option<(Code, u64, String)> {
+        let (content, said) = self.machine_code(image, loading)?;
+        demand_elf(&content).ok()?;
+        let takes = if self.allowance.ledger.is_bounded() {
+            let Demand::Bytes(takes) = floe_image::demand(&content, &LIMITS) else { return None };
+            in_pieces(takes).max(charge)
+        } else {
+            charge
+        };
+        self.allowance.ledger.take(takes - charge).ok()?;
+        let machine_code = Image { kind: ImageKind::Cubin, contents: vec![content] };
+        match self.device().load(machine_code, loading) {
+            Ok((code, info)) => Some((code, takes, if said.is_empty() { info } else { said })),
+            Err(failure) => {
+                // Another driver's, where daemons share a folder, or not what its note says.
+                self.allowance.ledger.give(takes - charge);
+                self.shared.log.line(format_args!("machine code that was kept does not load: {}", failure.error));
+                None
+            }
+        }
+    }
+
+    /// The machine code of an image, kept from an earlier session of the user or compiled here, and what the compiler said.
+    fn machine_code(&mut self, image: &Image, loading: &Loading) -> Option<(Content, String)> {
         let target = if self.contents.keeps() { self.device().compiles_for()? } else { return None };
-        let text = Text::of(image, options, target)?;
+        let text = Text::of(image, &loading.options, target)?;
         let device = Arc::clone(&self.shared.device);
         let (inputs, options) = text.link();
         let mut said = String::new();
         let compile = || {
-            let (code, info) = device.link(&inputs, options, log_bytes).ok()?;
+            let (code, info) = device.link(&inputs, options, loading.log_bytes).ok()?;
             said = info;
             Some(code)
         };
         let content = self.contents.compiled(&text.name, compile)?;
-        demand_elf(&content).ok()?;
-        let charge = if self.allowance.ledger.is_bounded() {
-            let Demand::Bytes(takes) = floe_image::demand(&content, &LIMITS) else { return None };
-            let takes = in_pieces(takes).max(charge);
-            self.allowance.ledger.take(takes - charge).ok()?;
-            takes
-        } else {
-            charge
-        };
-        Some((Image { kind: ImageKind::Cubin, contents: vec![content] }, charge, said))
+        Some((content, said))
     }
 
     /// Charges what the image takes of device memory (in bytes) and of host memory. `None`: the demand is unknown, and
@@ -281,16 +290,20 @@ pub(crate) fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault
         other => return violation(format!("unknown kind of image: {other}")),
     };
     let Some(main) = contents.first() else { return violation("a library without contents") };
+    // A client that loads what an earlier start of its program loaded knows no more of it than that.
+    let demand_container = |content: &Content| {
+        demand_fat_binary(content).map_err(|_| {
+            Fault::Explained(CudaError::INVALID_IMAGE, format!("not a whole fat binary: {} bytes", content.len()))
+        })
+    };
     match kind {
+        // A driver goes by the first bytes, whatever the client says.
+        ImageKind::Ptx if main.starts_with(b"\x7fELF") => demand_elf(main)?,
+        ImageKind::Ptx if main.starts_with(&CONTAINER) => demand_container(main)?,
         // The device puts the NUL behind it that the driver looks for.
         ImageKind::Ptx => {}
         ImageKind::Cubin => demand_elf(main)?,
-        // A client that loads what an earlier start of its program loaded knows no more of it than that.
-        ImageKind::FatBinary => contents.iter().try_for_each(|content| {
-            demand_fat_binary(content).map_err(|_| {
-                Fault::Explained(CudaError::INVALID_IMAGE, format!("not a whole fat binary: {} bytes", content.len()))
-            })
-        })?,
+        ImageKind::FatBinary => contents.iter().try_for_each(demand_container)?,
     }
     if kind != ImageKind::FatBinary && contents.len() > 1 {
         return violation(format!("one content is the image, there are: {}", contents.len()));
@@ -300,14 +313,13 @@ pub(crate) fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault
 
 /// A fat binary's header: magic, version (2 bytes), its own size (2 bytes), the bytes that follow (8 bytes).
 pub(super) fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
-    const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
     let whole = || -> Option<bool> {
         let (magic, rest) = container.split_first_chunk::<4>()?;
         let (_version, rest) = rest.split_first_chunk::<2>()?;
         let (header, rest) = rest.split_first_chunk::<2>()?;
         let (following, _) = rest.split_first_chunk::<8>()?;
         let end = u64::from(u16::from_le_bytes(*header)).checked_add(u64::from_le_bytes(*following))?;
-        Some(*magic == MAGIC && end <= container.len() as u64)
+        Some(*magic == CONTAINER && end <= container.len() as u64)
     };
     match whole() {
         Some(true) => Ok(()),
@@ -364,6 +376,11 @@ mod tests {
     fn text_and_machine_code_are_one_content() {
         assert!(image_of(3, vec![b".version".to_vec()]).is_ok());
         assert!(image_of(3, vec![vec![], vec![]]).is_err());
+        // What is no text is held to what it is.
+        for other in [b"\x7fELF".to_vec(), fat_binary(9, 8), fat_binary(8, 8)[..12].to_vec()] {
+            assert!(matches!(image_of(3, vec![other]), Err(Fault::Explained(CudaError::INVALID_IMAGE, _))));
+        }
+        assert!(image_of(3, vec![fat_binary(8, 8)]).is_ok());
         assert!(image_of(4, vec![vec![]]).is_err());
     }
 
