@@ -629,6 +629,7 @@ impl Peer {
                 let attributes = vec![Attribute { number: m.number, value: m.value }];
                 self.reply(sequence, &SetKernelAttributeReply { attributes });
             }
+            Request::InstantiateGraph(_) => self.reply(sequence, &InstantiateGraphReply { handle: 0 }),
             Request::SetLimit(m) => self.reply(sequence, &SetLimitReply { value: m.value }),
             Request::MaxActiveBlocks(_) => self.reply(sequence, &MaxActiveBlocksReply { blocks: 4 }),
             Request::ClusterOccupancy(m) => {
