@@ -13,13 +13,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use floe_abi::{
-    ConditionalNodeParams, Context, CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphNode,
-    GraphNodeParams, GraphUpdate, HostPointer, Stream, host_alloc_flags,
+    ConditionalNodeParams, Context, CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphInstantiation,
+    GraphNode, GraphNodeParams, GraphUpdate, HostPointer, Stream, host_alloc_flags,
 };
 use floe_session::Client;
 use floe_surface::marshal::{graph as graphs, stream as streams};
 use floe_surface::*;
-use floe_wire::Request;
+use floe_wire::{GraphId, InstantiateGraphReply, Request};
 use scripted::*;
 
 /// A client with a kernel and a stream that can be captured.
@@ -485,4 +485,110 @@ fn a_graph_with_handles_that_is_never_instantiated_goes_with_the_programs() {
     unsafe { graphs::cuGraphDestroy(client, graph) }.unwrap();
     server.wait_for("DestroyGraph", 1);
     assert_eq!(since(&server), ["CreateGraph", "CreateGraphCondition", "DestroyGraph"]);
+}
+
+/// A server whose driver gives graphs that kernels launch the lowest number that is free, as an allocator does.
+fn numbering() -> Server {
+    let mut numbers: Vec<Option<GraphId>> = Vec::new();
+    Server::scripted(move |request, sequence, peer| match request {
+        Request::InstantiateGraph(made) => {
+            let free = numbers.iter().position(Option::is_none);
+            let place = free.unwrap_or_else(|| {
+                numbers.push(None);
+                numbers.len() - 1
+            });
+            numbers[place] = Some(made.graph);
+            peer.reply(sequence, &InstantiateGraphReply { handle: NUMBER + 64 * place as u64 });
+            Flow::Done
+        }
+        Request::DestroyGraph(gone) => {
+            numbers.iter_mut().filter(|graph| **graph == Some(gone.graph)).for_each(|graph| *graph = None);
+            Flow::Usual
+        }
+        Request::ResetContext(_) => {
+            numbers.clear();
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    })
+}
+
+/// The first number that such a driver gives.
+const NUMBER: u64 = 0x7f46_9ac7_4300;
+
+/// A graph of the current context, instantiated for kernels, and a stream for it.
+fn for_kernels(client: &'static Client) -> (Result<GraphExec, CudaError>, Stream) {
+    let (graph, mut exec) = (captured_fill(client), GraphExec::NULL);
+    let made = unsafe { graphs::cuGraphInstantiateWithFlags(client, &raw mut exec, graph, 4) };
+    (made.map(|()| exec), client.stream_create(1).unwrap())
+}
+
+/// A graph of the current context that fills memory.
+fn captured_fill(client: &'static Client) -> Graph {
+    let (stream, at) = (client.stream_create(1).unwrap(), client.mem_alloc(64).unwrap());
+    begin(client, stream);
+    client.memset_d32_async(at, 7, 4, stream).unwrap();
+    end(client, stream).unwrap()
+}
+
+#[test]
+fn graphs_that_kernels_launch_differ_although_two_drivers_give_the_same_number() {
+    let servers = [numbering(), numbering()];
+    let client = client_with(&[&servers[0], &servers[1]], &[]);
+    client.init(0).unwrap();
+    let mut made = Vec::new();
+    for device in [0, 1, 1, 0] {
+        let context = client.device_primary_ctx_retain(floe_abi::Device(device)).unwrap();
+        client.ctx_set_current(context).unwrap();
+        let (exec, stream) = for_kernels(client);
+        replay(client, exec.unwrap(), stream);
+        made.push(exec.unwrap().0);
+    }
+    assert_eq!(made, [0, 1, 2, 3].map(|place| NUMBER + 64 * place));
+    // Those that only held a number are gone.
+    servers[1].wait_for("DestroyGraph", 2);
+    servers[0].wait_for("DestroyGraph", 2);
+    for (server, instantiated) in servers.iter().zip([4, 4]) {
+        server.wait_for("LaunchGraph", 2);
+        assert_eq!((server.count("InstantiateGraph"), server.count("DestroyGraph")), (instantiated, 2));
+    }
+    for exec in made {
+        unsafe { graphs::cuGraphExecDestroy(client, GraphExec(exec)) }.unwrap();
+    }
+    servers.iter().for_each(|server| server.wait_for("DestroyGraph", 4));
+}
+
+#[test]
+fn a_number_of_a_graph_that_went_with_its_context_is_given_again() {
+    let server = numbering();
+    let client = client(&server);
+    for round in 1..4 {
+        let (exec, stream) = for_kernels(client);
+        assert_eq!(exec, Ok(GraphExec(NUMBER)));
+        replay(client, exec.unwrap(), stream);
+        assert_eq!(server.count("InstantiateGraph"), round);
+        client.device_primary_ctx_reset(floe_abi::Device(0)).unwrap();
+        let context = client.device_primary_ctx_retain(floe_abi::Device(0)).unwrap();
+        client.ctx_set_current(context).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_repeats_itself_makes_no_second_graph_and_keeps_none() {
+    let server = Server::scripted(|request, sequence, peer| match request {
+        Request::InstantiateGraph(_) => {
+            peer.reply(sequence, &InstantiateGraphReply { handle: NUMBER });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let (first, stream) = for_kernels(client);
+    assert_eq!(for_kernels(client).0, Err(CudaError::UNKNOWN));
+    let refused = server.count("InstantiateGraph") - 1;
+    server.wait_for("DestroyGraph", refused);
+    replay(client, first.unwrap(), stream);
+    unsafe { graphs::cuGraphExecDestroy(client, first.unwrap()) }.unwrap();
+    server.wait_for("DestroyGraph", refused + 1);
+    assert!(for_kernels(client).0.is_ok(), "it is free again");
 }

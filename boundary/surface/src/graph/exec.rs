@@ -136,7 +136,11 @@ impl Graphs {
     }
 
     /// The implementation has made it, and kernels launch it by this number, if any. The program's handle for it: kernels
-    /// are given that by the program, so it is their number.
+    /// are given that by the program, so it is their number. `None`: another graph has the number, of another device's
+    /// driver, since a driver gives none twice.
+    ///
+    /// # Errors
+    /// UNKNOWN for a number that is no driver's.
     pub(crate) fn keep_exec(
         &self,
         (own, kernels): (GraphExec, Option<u64>),
@@ -144,13 +148,16 @@ impl Graphs {
         plan: Plan,
         flags: ExecFlags,
         effects: Effects,
-    ) -> CudaResult<GraphExec> {
+    ) -> CudaResult<Option<GraphExec>> {
         let mut state = self.lock();
         let exec = id(Kind::Exec, own.0)?;
         if let Some(number) = kernels {
             // An address of the driver's, which is none of a handle here.
-            if number == 0 || id(Kind::Exec, number).is_ok() || state.for_kernels.contains_key(&number) {
+            if number == 0 || id(Kind::Exec, number).is_ok() {
                 return Err(CudaError::UNKNOWN);
+            }
+            if state.for_kernels.contains_key(&number) {
+                return Ok(None);
             }
             state.for_kernels.insert(number, exec);
         }
@@ -164,7 +171,16 @@ impl Graphs {
         state.objects.share(&held);
         let (graph, plan, effects) = (Mutex::new(graph), Mutex::new(plan), Mutex::new(Arc::new(effects)));
         state.execs.insert(exec, Arc::new(Exec { own, kernels, flags, graph, plan, held, effects }));
-        Ok(kernels.map_or(own, GraphExec))
+        Ok(Some(kernels.map_or(own, GraphExec)))
+    }
+
+    /// A driver gives this number: the graph that had it goes, if it went with its context. Its implementation's handle.
+    pub fn renew_number(&self, number: u64, is_gone: impl FnOnce(GraphExec) -> bool) -> Option<GraphExec> {
+        let own = {
+            let state = self.lock();
+            state.execs.get(state.for_kernels.get(&number)?)?.own
+        };
+        if is_gone(own) { self.drop_exec(GraphExec(number)).ok() } else { None }
     }
 
     /// The effects of later launches on memory, when a graph's plan has updated an instantiated graph.
@@ -257,7 +273,7 @@ pub(crate) fn updated(plan: &Plan, new: &Plan) -> Result<Plan, GraphUpdate> {
 mod tests {
     use super::*;
 
-    fn made(graphs: &Graphs, number: Option<u64>) -> CudaResult<(GraphExec, GraphExec)> {
+    fn made(graphs: &Graphs, number: Option<u64>) -> CudaResult<(GraphExec, Option<GraphExec>)> {
         let graph = graphs.create();
         let plan = graphs.plan(graph)?;
         let (own, effects) = graphs.name_exec(graph, &plan)?;
@@ -268,17 +284,24 @@ mod tests {
     #[test]
     fn the_handle_of_a_graph_that_kernels_launch_is_their_number_for_it() {
         let graphs = Graphs::default();
-        let (own, handle) = made(&graphs, Some(0x7f46_9ac7_4300)).expect("made");
-        assert_eq!(handle, GraphExec(0x7f46_9ac7_4300));
+        let handle = GraphExec(0x7f46_9ac7_4300);
+        let (own, kept) = made(&graphs, Some(handle.0)).expect("made");
+        assert_eq!(kept, Some(handle));
         assert_eq!(graphs.exec(handle).expect("there").own(), own);
         // No number is believed that could be another's handle.
-        for number in [0, own.0, handle.0] {
+        for number in [0, own.0] {
             assert_eq!(made(&graphs, Some(number)).err(), Some(CudaError::UNKNOWN), "{number:#x}");
         }
+        assert!(made(&graphs, Some(handle.0)).is_ok_and(|(_, kept)| kept.is_none()), "another driver's");
+        assert_eq!(graphs.renew_number(handle.0, |_| false), None);
+        assert_eq!(graphs.exec(handle).expect("there").own(), own);
         assert_eq!(graphs.drop_exec(handle), Ok(own));
         assert!(graphs.exec(handle).is_err() && graphs.exec(own).is_err());
-        assert!(made(&graphs, Some(handle.0)).is_ok(), "the driver gives a number again");
-        let (own, handle) = made(&graphs, None).expect("made");
-        assert_eq!(own, handle);
+        let (again, kept) = made(&graphs, Some(handle.0)).expect("the driver gives a number again");
+        assert_eq!(kept, Some(handle));
+        assert_eq!(graphs.renew_number(handle.0, |own| own == again), Some(again));
+        assert!(graphs.exec(handle).is_err() && graphs.exec(again).is_err());
+        let (own, kept) = made(&graphs, None).expect("made");
+        assert_eq!(kept, Some(own));
     }
 }

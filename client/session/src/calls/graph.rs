@@ -182,6 +182,12 @@ impl GraphCalls for Client {
             disabled: Mutex::default(),
             broken: Mutex::default(),
         };
+        if flags.is_for_kernels() {
+            // The driver gives a number again when the graph that had it went with its context.
+            let is_gone = |old: &ExecState| Arc::ptr_eq(&old.vgpu, &state.vgpu) && !old.is_valid();
+            let gone = self.graphs.renew_number(handle, |own| self.execs.get(own.0).is_some_and(|old| is_gone(&old)));
+            let _ = gone.map(|own| self.execs.remove(own.0));
+        }
         self.execs.insert(exec.0, Arc::new(state));
         Ok(flags.is_for_kernels().then_some(handle))
     }

@@ -25,7 +25,7 @@ fn add(graphs: &Graphs, graph: Graph, asked: ConditionalNodeParams) -> CudaResul
 fn instantiate(graphs: &Graphs, graph: Graph) -> CudaResult<GraphExec> {
     let plan = graphs.plan(graph)?;
     let (exec, effects) = graphs.name_exec(graph, &plan)?;
-    graphs.keep_exec((exec, None), graph, plan, ExecFlags::new(0)?, effects)?;
+    graphs.keep_exec((exec, None), graph, plan, ExecFlags::new(0)?, effects).map(drop)?;
     Ok(exec)
 }
 

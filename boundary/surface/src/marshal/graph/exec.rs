@@ -7,16 +7,49 @@ use crate::graph::{ExecFlags, Plan, Work, instantiate_result, place_for, settle,
 use crate::marshal::marshallers;
 use crate::prelude::*;
 
+/// How many more times a graph is made, where its number is another graph's.
+const MORE_NUMBERS: usize = 8;
+
+/// Two drivers may give the same number. The graph that has it is made again then: as long as the first one is there, its
+/// driver gives another number.
 fn instantiate<D: crate::Driver>(driver: &D, graph: Graph, flags: u64) -> CudaResult<GraphExec> {
     let flags = ExecFlags::new(flags)?;
+    let mut unnamed = Vec::new();
+    let made = loop {
+        match made(driver, graph, flags) {
+            Ok(Ok(exec)) => break Ok(exec),
+            Ok(Err(own)) if unnamed.len() < MORE_NUMBERS => unnamed.push(own),
+            Ok(Err(own)) => {
+                unnamed.push(own);
+                break Err(CudaError::UNKNOWN);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    for own in unnamed {
+        let _ = driver.graph_exec_destroy(own);
+    }
+    made
+}
+
+/// The program's handle of a graph that was made, or the implementation's of one whose number is another graph's.
+fn made<D: crate::Driver>(driver: &D, graph: Graph, flags: ExecFlags) -> CudaResult<Result<GraphExec, GraphExec>> {
     let graphs = driver.graphs();
     let plan = graphs.plan(graph)?;
-    let (exec, effects) = graphs.name_exec(graph, &plan)?;
-    let kernels = driver.graph_instantiate(exec, &plan, flags)?;
-    let kept = graphs.keep_exec((exec, kernels), graph, plan, flags, effects);
-    kept.inspect_err(|_| {
-        let _ = driver.graph_exec_destroy(exec);
-    })
+    let (own, effects) = graphs.name_exec(graph, &plan)?;
+    let kernels = driver.graph_instantiate(own, &plan, flags)?;
+    let kept = graphs.keep_exec((own, kernels), graph, plan, flags, effects).inspect_err(|_| {
+        let _ = driver.graph_exec_destroy(own);
+    })?;
+    Ok(kept.ok_or(own))
+}
+
+/// Ends an instantiated graph.
+fn destroy<D: crate::Driver>(driver: &D, exec: GraphExec) -> CudaResult<()> {
+    let own = driver.graphs().drop_exec(exec)?;
+    let result = driver.graph_exec_destroy(own);
+    settle(driver);
+    result
 }
 
 /// One node of an instantiated graph does something else from the next launch on.
@@ -177,10 +210,7 @@ marshallers! {
 
     /// `cuGraphExecDestroy`.
     fn cuGraphExecDestroy(driver, exec: GraphExec) {
-        let own = driver.graphs().drop_exec(exec)?;
-        let result = driver.graph_exec_destroy(own);
-        settle(driver);
-        result
+        destroy(driver, exec)
     }
 
     /// `cuGraphExecUpdate_v2`.
