@@ -592,3 +592,21 @@ fn a_server_that_repeats_itself_makes_no_second_graph_and_keeps_none() {
     server.wait_for("DestroyGraph", refused + 1);
     assert!(for_kernels(client).0.is_ok(), "it is free again");
 }
+
+#[test]
+fn a_graph_that_cannot_be_uploaded_is_not_kept() {
+    let server = numbering();
+    let client = client(&server);
+    let (graph, gone) = (captured_fill(client), client.stream_create(1).unwrap());
+    client.stream_destroy(gone).unwrap();
+    for flags in [2, 2 | 4] {
+        let mut params = GraphInstantiation { flags, upload_stream: gone, ..GraphInstantiation::default() };
+        let mut exec = GraphExec::NULL;
+        let none = Stream::LEGACY;
+        let made = unsafe { graphs::cuGraphInstantiateWithParams(client, none, &raw mut exec, graph, &raw mut params) };
+        assert!(made.is_err() && params.result != 0, "{made:?}: {}", params.result);
+        assert_eq!(exec, GraphExec::NULL);
+    }
+    server.wait_for("DestroyGraph", 2);
+    assert_eq!((server.count("InstantiateGraph"), server.count("UploadGraph")), (2, 0));
+}

@@ -44,6 +44,22 @@ fn made<D: crate::Driver>(driver: &D, graph: Graph, flags: ExecFlags) -> CudaRes
     Ok(kept.ok_or(own))
 }
 
+/// The graph, uploaded where the program wishes it; one that cannot be is none.
+fn uploaded<D: crate::Driver>(
+    driver: &D,
+    exec: GraphExec,
+    wish: &GraphInstantiation,
+    default_stream: Stream,
+) -> CudaResult<GraphExec> {
+    if wish.flags & u64::from(graph_instantiate_flags::UPLOAD) != 0 {
+        let own = driver.graphs().exec(exec)?.own();
+        driver.graph_upload(own, wish.upload_stream.or(default_stream)).inspect_err(|_| {
+            let _ = destroy(driver, exec);
+        })?;
+    }
+    Ok(exec)
+}
+
 /// Ends an instantiated graph.
 fn destroy<D: crate::Driver>(driver: &D, exec: GraphExec) -> CudaResult<()> {
     let own = driver.graphs().drop_exec(exec)?;
@@ -151,6 +167,7 @@ marshallers! {
         // SAFETY: the program's struct.
         let wish = *unsafe { c::reference(params.cast_const()) }?;
         let result = instantiate(driver, graph, wish.flags);
+        let result = result.and_then(|exec| uploaded(driver, exec, &wish, default_stream));
         let reason = match result {
             Err(CudaError::INVALID_VALUE) if driver.graphs().has_unused_condition(graph) => {
                 graph_instantiate_result::CONDITIONAL_HANDLE_UNUSED
@@ -162,10 +179,6 @@ marshallers! {
         unsafe {
             c::put(params, told);
             c::put(exec, result?);
-        }
-        if wish.flags & u64::from(graph_instantiate_flags::UPLOAD) != 0 {
-            let own = driver.graphs().exec(result?)?.own();
-            driver.graph_upload(own, wish.upload_stream.or(default_stream))?;
         }
         Ok(())
     }
