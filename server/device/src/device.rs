@@ -154,8 +154,8 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject>;
 
     /// The compute capability, 9 and 0 of 9.0, for which a compiler behind `link` makes machine code of PTX that is worth
-    /// keeping. `None`: there is no such compiler.
-    fn compiles_for(&self) -> Option<[u32; 2]> {
+    /// keeping, and the version of its driver, 13000 of 13.0. `None`: there is no such compiler.
+    fn compiles_for(&self) -> Option<[u32; 3]> {
         None
     }
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.

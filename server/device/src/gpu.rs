@@ -332,7 +332,7 @@ impl Device for Gpu {
         self.driver.surf_object_create(&ResourceDescriptor { kind, place: array.0, ..ResourceDescriptor::default() })
     }
 
-    fn compiles_for(&self) -> Option<[u32; 2]> {
+    fn compiles_for(&self) -> Option<[u32; 3]> {
         code::compiles_for(self.driver, self.device)
     }
 

@@ -35,16 +35,18 @@ pub(super) fn load(driver: &Driver, image: Image, loading: &Loading) -> Result<(
 /// Variables of the driver that have it take text for machine code, or no text at all.
 const CHOICES: [&str; 3] = ["CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_JIT", "CUDA_FORCE_PTX_JIT"];
 
-/// The compute capability, 9 and 0 of 9.0, for which a driver's compiler makes machine code. `None`: of the CPU device,
+/// The compute capability, 9 and 0 of 9.0, for which a driver's compiler makes machine code, and the driver's version. `None`: of the CPU device,
 /// which makes none, and where the session's user chooses which code is loaded.
-pub(super) fn compiles_for(driver: &Driver, device: Device) -> Option<[u32; 2]> {
+pub(super) fn compiles_for(driver: &Driver, device: Device) -> Option<[u32; 3]> {
     if driver.is_cpu_device() || CHOICES.iter().any(|name| std::env::var_os(name).is_some()) {
         return None;
     }
     let of =
         |attribute| driver.device_get_attribute(attribute, device).ok().and_then(|value| u32::try_from(value).ok());
     let [major, minor] = COMPUTE_CAPABILITY.map(of);
-    Some([major?, minor?])
+    // The daemon knows the kernel module's version; the libraries may be of another one.
+    let version = driver.driver_get_version().ok().and_then(|version| u32::try_from(version).ok());
+    Some([major?, minor?, version?])
 }
 
 /// Links inputs to one image.

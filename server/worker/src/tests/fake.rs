@@ -895,8 +895,8 @@ impl Device for Fake {
         self.create_texture(request).map(|texture| SurfaceObject(texture.0))
     }
 
-    fn compiles_for(&self) -> Option<[u32; 2]> {
-        self.state().compiler.is_some().then_some([9, 0])
+    fn compiles_for(&self) -> Option<[u32; 3]> {
+        self.state().compiler.is_some().then_some([9, 0, 13_000])
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {

@@ -34,7 +34,7 @@ const INSTRUCTION: usize = 128;
 /// A text that waits for its compiler.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// The name of its machine code: of the text, its options, and the GPU's kind.
+    /// The name of its machine code: of the text, its options, the GPU's kind and the driver's version.
     pub(crate) name: Hash,
     text: Content,
     /// Of the compiler.
@@ -44,9 +44,9 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// The one text of an image that a GPU of this compute capability would compile; `None` where it is to be left to the
-    /// driver.
-    pub(crate) fn of(image: &Image, options: &[(i32, u64)], target: [u32; 2]) -> Option<Self> {
+    /// The one text of an image that a driver would compile for this target: the compute capability's two numbers and the
+    /// driver's version. `None` where it is to be left to the driver.
+    pub(crate) fn of(image: &Image, options: &[(i32, u64)], target: [u32; 3]) -> Option<Self> {
         let (verbose, options): (Vec<_>, Vec<_>) = options.iter().partition(|(option, _)| *option == VERBOSE);
         if options.iter().any(|(option, _)| !OPTIONS.contains(option)) {
             return None;
@@ -141,7 +141,7 @@ mod tests {
     const KERNEL: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 room[];\n\
         .visible .entry k(.param .u64 p) { .reg .b64 %a; ld.param.u64 %a, [p]; st.global.u64 [%a], 1; ret; }\n";
 
-    fn name(kind: ImageKind, text: &str, options: &[(i32, u64)], target: [u32; 2]) -> Option<Hash> {
+    fn name(kind: ImageKind, text: &str, options: &[(i32, u64)], target: [u32; 3]) -> Option<Hash> {
         let image = Image { kind, contents: vec![Content::from(text.as_bytes())] };
         Text::of(&image, options, target).map(|text| text.name)
     }
@@ -149,16 +149,17 @@ mod tests {
     #[test]
     fn a_name_is_of_the_text_its_options_and_the_device() {
         let of = |text: &str, options: &[(i32, u64)], target| name(ImageKind::Ptx, text, options, target);
-        let first = of(KERNEL, &[], [9, 0]).expect("kernels only");
-        assert_eq!(of(&format!("{KERNEL}\0"), &[], [9, 0]), Some(first), "the NUL is not of the text");
+        let first = of(KERNEL, &[], [9, 0, 13_000]).expect("kernels only");
+        assert_eq!(of(&format!("{KERNEL}\0"), &[], [9, 0, 13_000]), Some(first), "the NUL is not of the text");
         let others = [
-            of(&KERNEL.replace(", 1;", ", 2;"), &[], [9, 0]),
-            of(KERNEL, &[(0, 32)], [9, 0]),
-            of(KERNEL, &[(0, 64)], [9, 0]),
-            of(KERNEL, &[(7, 0)], [9, 0]),
-            of(KERNEL, &[], [10, 0]),
+            of(&KERNEL.replace(", 1;", ", 2;"), &[], [9, 0, 13_000]),
+            of(KERNEL, &[(0, 32)], [9, 0, 13_000]),
+            of(KERNEL, &[(0, 64)], [9, 0, 13_000]),
+            of(KERNEL, &[(7, 0)], [9, 0, 13_000]),
+            of(KERNEL, &[], [10, 0, 13_000]),
+            of(KERNEL, &[], [9, 0, 13_010]),
         ];
-        assert_eq!(of(KERNEL, &[(12, 1)], [9, 0]), Some(first), "what is said is not of the machine code");
+        assert_eq!(of(KERNEL, &[(12, 1)], [9, 0, 13_000]), Some(first), "what is said is not of the machine code");
         for (index, other) in others.iter().enumerate() {
             assert!(other.is_some() && *other != Some(first), "{index}");
             assert!(others[..index].iter().all(|before| before != other), "{index}");
@@ -168,7 +169,7 @@ mod tests {
     /// nvcc's, of PTX for 9.0 alone.
     const CONTAINER: &[u8] = include_bytes!("../../../../../boundary/image/tests/data/doubles.fatbin");
 
-    fn of_container(bytes: &[u8], target: [u32; 2]) -> Option<Text> {
+    fn of_container(bytes: &[u8], target: [u32; 3]) -> Option<Text> {
         Text::of(&Image { kind: ImageKind::FatBinary, contents: vec![Content::from(bytes)] }, &[], target)
     }
 
@@ -182,24 +183,28 @@ mod tests {
 
     #[test]
     fn the_text_of_a_container_is_taken_where_a_driver_has_no_other_choice() {
-        let text = of_container(CONTAINER, [9, 0]).expect("one text");
+        let text = of_container(CONTAINER, [9, 0, 13_000]).expect("one text");
         assert!(text.text.starts_with(b".version") || text.text.trim_ascii_start().starts_with(b"."));
         let bare = Image { kind: ImageKind::Ptx, contents: vec![text.text.clone()] };
-        assert_eq!(Text::of(&bare, &[], [9, 0]).map(|text| text.name), Some(text.name), "it is the bare text's name");
-        assert!(of_container(CONTAINER, [12, 0]).is_some(), "a later device");
-        assert!(of_container(CONTAINER, [8, 9]).is_none(), "an earlier device");
+        assert_eq!(
+            Text::of(&bare, &[], [9, 0, 13_000]).map(|text| text.name),
+            Some(text.name),
+            "it is the bare text's name"
+        );
+        assert!(of_container(CONTAINER, [12, 0, 13_000]).is_some(), "a later device");
+        assert!(of_container(CONTAINER, [8, 9, 13_000]).is_none(), "an earlier device");
         // The driver compiles this one with at most 32 registers, which no link does.
         let options = include_bytes!("../../../../../boundary/image/tests/data/doubles_options.fatbin");
-        assert!(of_container(options, [9, 0]).is_none());
+        assert!(of_container(options, [9, 0, 13_000]).is_none());
         // Two texts, and a text beside machine code for 9.0, which 10.0 passes by.
-        assert!(of_container(&joined(CONTAINER, CONTAINER), [9, 0]).is_none());
+        assert!(of_container(&joined(CONTAINER, CONTAINER), [9, 0, 13_000]).is_none());
         let code = include_bytes!("../../../../../boundary/image/tests/data/wide.fatbin");
-        assert!(of_container(&joined(CONTAINER, code), [9, 0]).is_none());
-        assert!(of_container(&joined(CONTAINER, code), [12, 0]).is_some());
+        assert!(of_container(&joined(CONTAINER, code), [9, 0, 13_000]).is_none());
+        assert!(of_container(&joined(CONTAINER, code), [12, 0, 13_000]).is_some());
         // An entry that is neither, as code for the linker.
         let mut other = CONTAINER.to_vec();
         other[16] = 8;
-        assert!(of_container(&joined(CONTAINER, &other), [9, 0]).is_none());
+        assert!(of_container(&joined(CONTAINER, &other), [9, 0, 13_000]).is_none());
     }
 
     #[test]
@@ -223,7 +228,7 @@ mod tests {
             ".extern .entry elsewhere();",
             ".global .attribute(.managed) .u32 all;",
         ] {
-            assert_eq!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0]), None, "{line}");
+            assert_eq!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0, 13_000]), None, "{line}");
         }
         for line in [
             ".entry l() { ld.relaxed.gpu.global.u32 %r, [%a]; ret; }",
@@ -231,13 +236,13 @@ mod tests {
             ".entry l() { cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%b], [%a], 16, [%m]; ret; }",
             ".entry l() { fence.proxy.tensormap::generic.release.gpu; mov.b32 %r, a_global; ret; }",
         ] {
-            assert!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0]).is_some(), "{line}");
+            assert!(name(ImageKind::Ptx, &format!("{KERNEL}{line}\n"), &[], [9, 0, 13_000]).is_some(), "{line}");
         }
         // As is what its options make more than machine code, and what is none of a text.
-        assert_eq!(name(ImageKind::Ptx, KERNEL, &[(9, 80)], [9, 0]), None);
-        assert_eq!(name(ImageKind::Cubin, KERNEL, &[], [9, 0]), None);
-        assert_eq!(name(ImageKind::FatBinary, KERNEL, &[], [9, 0]), None);
+        assert_eq!(name(ImageKind::Ptx, KERNEL, &[(9, 80)], [9, 0, 13_000]), None);
+        assert_eq!(name(ImageKind::Cubin, KERNEL, &[], [9, 0, 13_000]), None);
+        assert_eq!(name(ImageKind::FatBinary, KERNEL, &[], [9, 0, 13_000]), None);
         let two = vec![Content::from(KERNEL.as_bytes()); 2];
-        assert!(Text::of(&Image { kind: ImageKind::FatBinary, contents: two }, &[], [9, 0]).is_none());
+        assert!(Text::of(&Image { kind: ImageKind::FatBinary, contents: two }, &[], [9, 0, 13_000]).is_none());
     }
 }
