@@ -87,3 +87,36 @@ fn tensor_map_is_the_drivers_or_its_refusal() {
     let words = client.break_with(&question);
     assert!(words.ends_with("strides of a tensor map are 1, not: 0"), "{words}");
 }
+
+#[test]
+fn an_event_whose_record_failed_is_no_longer_over() {
+    let (mut client, launch) = with_kernel();
+    let (event, stream, missing) = (EventId(8), StreamId(5), StreamId(6));
+    client.send(&CreateStream { stream, flags: 1, priority: 0 });
+    client.send(&CreateEvent { event, flags: 2 });
+    let record = |stream| RecordEvent { event, stream, flags: 0 };
+    client.send(&record(stream));
+    client.ok(&SynchronizeEvent { event });
+    client.device.fail_next_stream();
+    client.send(&CreateStream { stream: missing, flags: 1, priority: 0 });
+    let failure = client.call(&SynchronizeContext {}).1;
+    assert_ne!(failure, 0);
+    let naming = naming(8);
+    let attributes = vec![LaunchAttribute { id: 7, value: &naming }];
+    let fails: [&dyn Fn(&mut Client) -> u64; 2] = [&|client| client.send(&record(missing)), &|client| {
+        client.send(&Launch { stream: missing, attributes: attributes.clone(), ..launch.clone() })
+    }];
+    for fail in fails {
+        fail(&mut client);
+        for (status, earlier) in [(failure, failure), (failure, 0)] {
+            let answer = client.call(&SynchronizeEvent { event });
+            assert_eq!((answer.0, answer.1), (status, earlier));
+        }
+        assert_eq!(client.call(&QueryEvent { event }).0, failure);
+        assert_eq!(client.call(&ElapsedTime { start: event, end: event }).0, failure);
+        client.send(&WaitEvent { stream, event, flags: 0 });
+        assert_eq!(client.call(&SynchronizeContext {}).1, failure);
+        client.send(&record(stream));
+        client.ok(&SynchronizeEvent { event });
+    }
+}

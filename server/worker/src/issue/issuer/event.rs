@@ -23,26 +23,23 @@ impl<D: Device> EventRequests for Issuer<D> {
         self.events.check_posted(event.0)?;
         let created = CompletionEvent::of_program(&self.shared.device, flags);
         let failure = created.as_ref().err().copied();
-        self.events
-            .bind(event.0, created.map(|completion| EventObject { completion, flags, recorded: None, time: None }));
+        self.events.bind(
+            event.0,
+            created.map(|completion| EventObject { completion, flags, recorded: None, failed: None, time: None }),
+        );
         failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
     }
 
     fn record_event(&mut self, message: RecordEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let stream = self.use_stream(message.stream)?;
-        let event = self.recordable_event(message.event)?;
-        match message.flags {
-            0 => self.device().event_record(event, stream)?,
-            flags => self.device().event_record_with_flags(event, stream, flags)?,
-        }
+        self.record_now(message).inspect_err(|fault| self.note_failed_record(message.event, fault))?;
         self.events.get_mut(message.event.0)?.recorded = Some((message.stream, sequence));
         Ok(Answer::Nothing)
     }
 
     fn synchronize_event(&mut self, message: SynchronizeEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let object = self.events.get(message.event.0)?;
+        let object = self.events.get(message.event.0)?.recorded()?;
         // Right behind its record it is in order with what else is asked of the stream: one of all is looked at.
         let lane = match object.recorded {
             Some((stream, reached)) if reached.checked_add(1) == Some(sequence) => Lane::Stream(stream.0),
@@ -54,7 +51,7 @@ impl<D: Device> EventRequests for Issuer<D> {
 
     fn query_event(&mut self, message: QueryEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let object = self.events.get(message.event.0)?;
+        let object = self.events.get(message.event.0)?.recorded()?;
         match object.completion.outcome() {
             None => {
                 if let Some((stream, reached)) = object.recorded {
@@ -69,7 +66,8 @@ impl<D: Device> EventRequests for Issuer<D> {
 
     fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let (start, end) = (self.events.get(message.start.0)?, self.events.get(message.end.0)?);
+        let [start, end] = [message.start, message.end].map(|event| self.events.get(event.0));
+        let (start, end) = (start?.recorded()?, end?.recorded()?);
         let milliseconds = if start.time.is_none() && end.time.is_none() {
             self.device().event_elapsed_time(start.event(), end.event())?
         } else {
@@ -87,13 +85,30 @@ impl<D: Device> EventRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
+    fn record_now(&mut self, message: RecordEvent) -> Result<(), Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let event = self.recordable_event(message.event)?;
+        match message.flags {
+            0 => self.device().event_record(event, stream)?,
+            flags => self.device().event_record_with_flags(event, stream, flags)?,
+        }
+        Ok(())
+    }
+
+    /// The event was to be recorded by a command that failed.
+    pub(super) fn note_failed_record(&mut self, event: EventId, fault: &Fault) {
+        if let Ok(object) = self.events.get_mut(event.0) {
+            (object.recorded, object.failed) = (None, Some(fault.code()));
+        }
+    }
+
     /// The driver's event to be recorded now.
     pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
         let object = self.events.get_mut(event.0)?;
         if Arc::strong_count(&object.completion) > 1 {
             object.completion = CompletionEvent::of_program(&self.shared.device, object.flags)?;
         }
-        (object.recorded, object.time) = (None, None);
+        (object.recorded, object.failed, object.time) = (None, None, None);
         Ok(object.completion.event())
     }
 }

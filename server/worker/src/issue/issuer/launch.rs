@@ -26,31 +26,7 @@ const ATTRIBUTES: usize = 64;
 
 impl<D: Device> LaunchRequests for Issuer<D> {
     fn launch(&mut self, message: &Launch<'_>) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
-        let kernel = self.kernels.get(message.kernel.0)?;
-        if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
-            return violation(format!(
-                "a parameter block of {bytes} bytes was sent with: {}",
-                message.parameters.len()
-            ));
-        }
-        let (function, frame) = (kernel.function, kernel.frame);
-        self.takes_frame(frame)?;
-        // Taken out and put back, so that the next launch finds room in it.
-        let mut attributes = std::mem::take(&mut self.attributes);
-        plain_attributes(&message.attributes, &mut attributes)?;
-        self.name_events(&mut attributes)?;
-        let launched = self.device().launch(&LaunchRequest {
-            function,
-            grid: [message.grid_x, message.grid_y, message.grid_z],
-            block: [message.block_x, message.block_y, message.block_z],
-            shared_bytes: message.shared,
-            stream,
-            attributes: &attributes,
-            parameters: message.parameters,
-        });
-        self.attributes = attributes;
-        launched?;
+        self.launch_now(message).inspect_err(|fault| self.note_failed_launch(message, fault))?;
         Ok(Answer::Nothing)
     }
 
@@ -108,6 +84,44 @@ impl<D: Device> LaunchRequests for Issuer<D> {
 }
 
 impl<D: Device> Issuer<D> {
+    fn launch_now(&mut self, message: &Launch<'_>) -> Result<(), Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let kernel = self.kernels.get(message.kernel.0)?;
+        if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
+            return violation(format!(
+                "a parameter block of {bytes} bytes was sent with: {}",
+                message.parameters.len()
+            ));
+        }
+        let (function, frame) = (kernel.function, kernel.frame);
+        self.takes_frame(frame)?;
+        // Taken out and put back, so that the next launch finds room in it.
+        let mut attributes = std::mem::take(&mut self.attributes);
+        plain_attributes(&message.attributes, &mut attributes)?;
+        self.name_events(&mut attributes)?;
+        let launched = self.device().launch(&LaunchRequest {
+            function,
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+            stream,
+            attributes: &attributes,
+            parameters: message.parameters,
+        });
+        self.attributes = attributes;
+        Ok(launched?)
+    }
+
+    /// What the launch was to record is not recorded.
+    fn note_failed_launch(&mut self, message: &Launch<'_>, fault: &Fault) {
+        let mut attributes = Vec::new();
+        if plain_attributes(&message.attributes, &mut attributes).is_ok() {
+            for event in attributes.iter().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {
+                self.note_failed_record(EventId(event.value.words[0]), fault);
+            }
+        }
+    }
+
     /// Puts the driver's events in place of the client's.
     fn name_events(&mut self, attributes: &mut [LaunchAttribute]) -> Result<(), Fault> {
         for attribute in attributes.iter_mut().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {

@@ -75,7 +75,7 @@ impl<D: Device> StreamRequests for Issuer<D> {
 
     fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        let event = self.events.get(message.event.0)?.event();
+        let event = self.events.get(message.event.0)?.recorded()?.event();
         self.device().stream_wait_event(stream, event, message.flags)?;
         Ok(Answer::Nothing)
     }

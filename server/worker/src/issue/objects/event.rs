@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use floe_abi::CudaError;
 use floe_device::Device;
 use floe_wire::StreamId;
 
@@ -14,6 +15,8 @@ pub(crate) struct EventObject<D: Device> {
     pub(crate) flags: u32,
     /// The stream and command of its last record; `None` where a launch recorded it, which may be over later.
     pub(crate) recorded: Option<(StreamId, u64)>,
+    /// Why its last record was not made: nobody may take the one before for it.
+    pub(crate) failed: Option<CudaError>,
     /// When another worker recorded it, on the session's line of time.
     pub(crate) time: Option<f64>,
 }
@@ -21,6 +24,11 @@ pub(crate) struct EventObject<D: Device> {
 impl<D: Device> EventObject<D> {
     pub(crate) fn event(&self) -> floe_abi::Event {
         self.completion.event()
+    }
+
+    /// It, unless its last record failed.
+    pub(crate) fn recorded(&self) -> Result<&Self, CudaError> {
+        self.failed.map_or(Ok(self), Err)
     }
 }
 

@@ -90,7 +90,7 @@ impl<D: Device> Issuer<D> {
             let stream = self.stream(stream)?;
             self.pool.record(stream).map_err(Fault::from)
         } else {
-            self.events.get(event.0).map(|event| Arc::clone(&event.completion))
+            self.events.get(event.0).and_then(|event| Ok(Arc::clone(&event.recorded()?.completion)))
         };
         self.raise_after(page, word, value, reached)?;
         Ok(Answer::Nothing)
