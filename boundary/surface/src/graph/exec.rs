@@ -135,9 +135,9 @@ impl Graphs {
         Ok((GraphExec(value(Kind::Exec, id)), effects))
     }
 
-    /// The implementation has made it, and kernels launch it by this number, if any. The program's handle for it: kernels
-    /// are given that by the program, so it is their number. `None`: another graph has the number, of another device's
-    /// driver, since a driver gives none twice.
+    /// The implementation has made it, and kernels launch it by this number, if any. Gives the program's handle for it. The
+    /// program hands that to its kernels, so it is their number where they have one. `None`: another graph has the number,
+    /// of another device's driver, since a driver gives none twice.
     ///
     /// # Errors
     /// UNKNOWN for a number that is no driver's.

@@ -27,6 +27,23 @@ pub(crate) struct Config {
     rest: [c_int; CONFIG_NUMBERS - 5],
 }
 
+impl Config {
+    /// With this head, and no member set.
+    fn unset(size: usize, magic: u32, version: u32) -> Self {
+        Self {
+            size,
+            magic,
+            version,
+            blocking: UNDEFINED,
+            first: [UNDEFINED; 3],
+            net_name: std::ptr::null(),
+            second: [UNDEFINED; 2],
+            comm_name: std::ptr::null(),
+            rest: [UNDEFINED; CONFIG_NUMBERS - 5],
+        }
+    }
+}
+
 /// `ncclCollConfig_t` of NCCL 2.32.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -100,17 +117,7 @@ pub(super) unsafe fn settings(config: *const Config) -> Outcome<Settings> {
     if config.is_null() {
         return Ok(Settings { blocks: true, numbers: None, name: None });
     }
-    let mut read = Config {
-        size: 0,
-        magic: 0,
-        version: 0,
-        blocking: UNDEFINED,
-        first: [UNDEFINED; 3],
-        net_name: std::ptr::null(),
-        second: [UNDEFINED; 2],
-        comm_name: std::ptr::null(),
-        rest: [UNDEFINED; CONFIG_NUMBERS - 5],
-    };
+    let mut read = Config::unset(0, 0, 0);
     // SAFETY: our caller says so.
     let left = unsafe { copy(config, &mut read)? };
     if read.magic != MAGIC {
@@ -211,17 +218,7 @@ mod tests {
 
     /// As `NCCL_CONFIG_INITIALIZER` of a version makes it, of so many bytes.
     fn initialized(version: u32, size: usize) -> Config {
-        Config {
-            size,
-            magic: MAGIC,
-            version,
-            blocking: UNDEFINED,
-            first: [UNDEFINED; 3],
-            net_name: std::ptr::null(),
-            second: [UNDEFINED; 2],
-            comm_name: std::ptr::null(),
-            rest: [UNDEFINED; CONFIG_NUMBERS - 5],
-        }
+        Config::unset(size, MAGIC, version)
     }
 
     fn read(config: &Config) -> Result<[c_int; CONFIG_NUMBERS], String> {

@@ -138,7 +138,7 @@ impl ModuleCache {
         }
         // The times show which file was used last. A file system without them only evicts less well.
         let _ = file.set_modified(SystemTime::now());
-        self.knows(&content, &file);
+        self.remember(&content, &file);
         // A new open, since a file's position is shared by all holders of one descriptor.
         readable(&path).ok()
     }
@@ -167,7 +167,7 @@ impl ModuleCache {
         whole
     }
 
-    fn knows(&self, content: &Content, file: &File) {
+    fn remember(&self, content: &Content, file: &File) {
         if let Ok(stamp) = Stamp::of(file) {
             self.known().whole.insert(content.name, stamp);
         }
@@ -185,7 +185,7 @@ impl ModuleCache {
         let path = self.folder.join(name_of(&content.name));
         let written = copy(memory, bytes, &unfinished, &content.hash).and_then(|file| {
             std::fs::rename(&unfinished, &path)?;
-            self.knows(&content, &file);
+            self.remember(&content, &file);
             readable(&path)
         });
         written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))

@@ -74,7 +74,7 @@ impl<D: Device> Issuer<D> {
         if self.has_conditions() {
             refuse("the session has graphs with conditional handles, whose numbers its kernels know".into(), false);
         }
-        if self.graphs.entries().any(|(_, graph)| graph.for_kernels) {
+        if self.graphs.values().any(|graph| graph.for_kernels) {
             refuse("the session has graphs that kernels launch, by numbers which they know".into(), false);
         }
         for object in self.recipes.lost() {
