@@ -1,10 +1,10 @@
 //! Lines that another process writes to a pipe.
 //! In: the pipe, and the most bytes of a line. Out: each complete line; longer lines are cut.
-//! It never holds more than one line and never waits: its caller polls the pipe first.
+//! It never holds more than one line and never waits, whoever else reads the pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, ioctl_fionbio, read};
 
 /// Bytes of one read.
 const CHUNK: usize = 4 << 10;
@@ -31,10 +31,12 @@ pub(crate) struct Line<'a> {
 
 impl Lines {
     pub(crate) fn of(pipe: OwnedFd, most: usize) -> Self {
+        // A writer can open its pipe for reading, and take back what it wrote after the caller's poll. Pipes do not refuse this.
+        let _ = ioctl_fionbio(&pipe, true);
         Self { pipe, most, line: Vec::new(), is_cut: false }
     }
 
-    /// Reads once and passes on complete lines. Returns false at the end of the pipe.
+    /// Reads once, if there is something, and passes on complete lines. Returns false at the end of the pipe.
     pub(crate) fn read(&mut self, mut see: impl FnMut(Line<'_>)) -> bool {
         let mut chunk = [0; CHUNK];
         let bytes = match read(&self.pipe, &mut chunk) {
@@ -81,8 +83,12 @@ impl AsFd for Lines {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::AsRawFd as _;
     use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::*;
 
@@ -107,6 +113,18 @@ mod tests {
             lines(&[b"one\ntw", b"o", b"\n\nlast"], 9),
             [whole(b"one"), whole(b"two"), whole(b""), whole(b"last")]
         );
+    }
+
+    #[test]
+    fn bytes_that_their_writer_took_back_are_not_waited_for() {
+        let (pipe, theirs) = rustix::pipe::pipe().expect("made");
+        let mut taken = File::open(format!("/proc/self/fd/{}", theirs.as_raw_fd())).expect("its writer may read it");
+        let mut lines = Lines::of(pipe, 10);
+        File::from(theirs.try_clone().expect("a descriptor")).write_all(b"x").expect("written");
+        taken.read_exact(&mut [0]).expect("read");
+        let (read, is_read) = channel();
+        std::thread::spawn(move || read.send(lines.read(|line| panic!("no line has ended: {line:?}"))));
+        assert_eq!(is_read.recv_timeout(Duration::from_secs(120)), Ok(true), "it waits for its writer");
     }
 
     #[test]
