@@ -63,17 +63,18 @@ impl Peers {
     /// Does what is to be done, one after the other. A descriptor goes to whom it is passed on, or is closed elsewhere.
     fn carry_out(&self, deeds: Vec<Deed>, mut descriptor: Option<OwnedFd>) -> Option<OwnedFd> {
         for deed in deeds {
-            let (to, notice, descriptor) = match deed {
-                Deed::Notify(to, notice) => (to, notice, None),
-                Deed::Pass(to, notice) => (to, notice, descriptor.take()),
+            let (to, notice, passes) = match deed {
+                Deed::Notify(to, notice) => (to, notice, false),
+                Deed::Pass(to, notice) => (to, notice, true),
                 Deed::Kill(session, why) => {
                     self.kill(session, why);
                     continue;
                 }
             };
             let channel = self.sessions.lock().channel(to);
-            let told = channel.is_none_or(|channel| channel.notify(notice, descriptor));
-            if !told {
+            // What one that is over does not get is left.
+            let Some(channel) = channel else { continue };
+            if !channel.notify(notice, if passes { descriptor.take() } else { None }) {
                 self.kill(to, "it leaves its notices unread");
             }
         }
@@ -122,8 +123,8 @@ fn is_memory(descriptor: &OwnedFd, bytes: u64) -> bool {
     demand_memory(descriptor, bytes).is_ok() || kind == Ok(FileType::CharacterDevice)
 }
 
-/// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close either never
-/// lasts.
+/// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close the latter may last as
+/// long as its client likes.
 fn is_file(descriptor: &OwnedFd) -> bool {
     demand_memory_file(descriptor).is_ok() || sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX)
 }
@@ -169,11 +170,39 @@ impl Drop for Member {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel as channel_of;
+    use std::time::Duration;
+
+    use floe_transport::send_with;
     use floe_worker::peer_notices::{Kind, PROOF_BYTES, Refused};
     use rustix::net::{SendFlags, send};
 
     use super::*;
+    use crate::entrance::closing::stubborn;
     use crate::usage::sessions::Sessions;
+
+    #[test]
+    fn a_socket_that_nobody_gets_any_more_closes_beside_who_follows_its_worker() {
+        let peers = Peers::new(Table::new(Sessions::default()));
+        let channel = || WorkerChannel::new(0).expect("made");
+        let ((owners, worker), (others, _)) = (channel(), channel());
+        let (owner, other) = (peers.begin(Seat::new(1), 0, owners), peers.begin(Seat::new(2), 0, others));
+        // Of these the table knows neither, as of sessions that have just ended.
+        let proof = [0; PROOF_BYTES];
+        other.import(Import { request: 1, session: 1, ticket: 5, proof, kind: Kind::File, object: 9 });
+        let (file, theirs) = UnixStream::pair().expect("a pair");
+        let held_up = stubborn::make(theirs);
+        let answer = Answer { importer: 2, request: 1, outcome: Ok(0) };
+        send_with(&worker, &serde_json::to_vec(&answer).expect("words"), file.as_fd()).expect("sent");
+        drop(file);
+        let (attended, is_attended) = channel_of();
+        std::thread::spawn(move || attended.send(owner.attend()));
+        let attended = is_attended.recv_timeout(Duration::from_secs(120));
+        assert_eq!(attended.expect("it waited for what a client has sent"), Ok(0));
+        drop(held_up);
+    }
 
     #[test]
     fn a_worker_is_not_charged_with_messages_that_others_ask_it_for() {

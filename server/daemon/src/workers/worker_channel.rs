@@ -54,9 +54,10 @@ impl WorkerChannel {
         let most = most_connections(bulk_connections);
         let (giver, taker) = pair(most).map_err(DaemonError::system("cannot make a socket for a worker"))?;
         let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let outbox = Outbox::new().map_err(DaemonError::system("cannot make an event for a worker"))?;
-        let (gone, due) = (AtomicBool::new(false), Mutex::default());
-        let (closer, tunnels) = (Arc::default(), Mutex::new(Some(Vec::new())));
+        let closer = Arc::default();
+        let outbox =
+            Outbox::new(Arc::clone(&closer)).map_err(DaemonError::system("cannot make an event for a worker"))?;
+        let (gone, due, tunnels) = (AtomicBool::new(false), Mutex::default(), Mutex::new(Some(Vec::new())));
         let channel = Self { giver: Some(giver), outbox, gone, due, closer, most, tunnels };
         Ok((Arc::new(channel), taker.into_descriptor()))
     }
