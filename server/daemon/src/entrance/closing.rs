@@ -1,6 +1,6 @@
 //! Closes the Unix sockets of peers on threads of their own. A peer may send descriptors that nobody takes. The system
 //! closes them in the thread that closes the socket, and a peer can make that last: a lingering TCP connection is
-//! enough.
+//! enough. The TCP sockets of peers do not linger here, whatever a worker that had them wants.
 //! In: sockets without an owner. Out: their ends, and the number that are not closed yet.
 //! A caller never waits for a socket to close.
 
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use floe_transport::Peer;
+use rustix::net::sockopt::{set_socket_linger, socket_linger};
 
 /// With so many sockets still closing, no Unix connection is accepted. It is also the most threads that close them. An
 /// honest peer's socket closes within some microseconds.
@@ -75,6 +76,7 @@ impl Closer {
 
     fn close_waiting(&self) {
         while let Some(socket) = self.next() {
+            do_not_linger(&socket);
             drop(socket);
             self.state().closing -= 1;
         }
@@ -145,11 +147,20 @@ impl Deref for PeerSocket {
 impl Drop for PeerSocket {
     fn drop(&mut self) {
         // Exactly one of its owners is the last.
-        if let Some(socket) = self.socket.take().and_then(Arc::into_inner)
-            && let Some(closer) = &self.closer
-        {
-            closer.close(socket);
+        let Some(socket) = self.socket.take().and_then(Arc::into_inner) else { return };
+        match &self.closer {
+            Some(closer) => closer.close(socket),
+            None => do_not_linger(&socket),
         }
+    }
+}
+
+/// A worker that has this socket, or had it, may have it linger: if it closes its own descriptor first, the last close waits for the
+/// client. One that is to be reset, without lingering, still is.
+fn do_not_linger(socket: &OwnedFd) {
+    // What is no socket has no such time.
+    if socket_linger(socket).is_ok_and(|time| time.is_some_and(|time| !time.is_zero())) {
+        let _ = set_socket_linger(socket, None);
     }
 }
 
@@ -170,9 +181,8 @@ pub(crate) mod stubborn {
     /// memory for sockets and breaks connections: then nothing lingers.
     const QUEUE: usize = 64 << 10;
 
-    /// Sends a byte and a connection with a full queue that lingers over a Unix socket. Its end is delayed until the
-    /// returned sockets are dropped.
-    pub(crate) fn make(peer: UnixStream) -> (UnixStream, TcpStream) {
+    /// A connection with a full queue that lingers, and its other end: while that is there, its last close waits.
+    pub(crate) fn lingering() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         set_socket_recv_buffer_size(&listener, QUEUE).expect("set");
         let mut near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
@@ -192,6 +202,12 @@ pub(crate) mod stubborn {
             }
         }
         set_socket_linger(&near, Some(LINGER)).expect("set");
+        (near, far)
+    }
+
+    /// Sends a byte and a lingering connection over a Unix socket. Its end is delayed until the returned sockets are dropped.
+    pub(crate) fn make(peer: UnixStream) -> (UnixStream, TcpStream) {
+        let (near, far) = lingering();
         let peer = OwnedFd::from(peer);
         floe_transport::send_with(&peer, &[1], near.as_fd()).expect("sent");
         (peer.into(), far)
@@ -255,6 +271,15 @@ mod tests {
         wait_until(|| closer.state().count() == 1);
         drop(held_up);
         wait_until(|| is_idle(&closer));
+    }
+
+    #[test]
+    fn who_drops_a_tcp_socket_that_a_worker_has_had_linger_does_not_wait() {
+        let (ours, far) = stubborn::lingering();
+        let from = ours.peer_addr().expect("connected");
+        let ours = PeerSocket::new(ours.into(), &Peer::Tcp(from), &Arc::default());
+        at_once(move || drop(ours));
+        drop(far);
     }
 
     #[test]

@@ -27,6 +27,10 @@ use crate::error::DaemonError;
 /// predecessor of each.
 const SPARE: u32 = 4;
 
+/// Messages of a worker that are read behind its end, so that each of their descriptors is closed by itself: more than the system keeps
+/// for one.
+const MOST_LEFT: u32 = 1024;
+
 /// A worker's time to tell its client why its session ends, and to end.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -178,14 +182,49 @@ impl WorkerChannel {
 
 impl Drop for WorkerChannel {
     fn drop(&mut self) {
-        // With the socket goes what the worker has sent and nobody has read.
-        if let Some(giver) = self.giver.take() {
-            self.closer.close(giver.into_socket());
+        let Some(giver) = self.giver.take() else { return };
+        // An empty message looks like the end, so the end is not looked for.
+        for _ in 0..MOST_LEFT {
+            match giver.hear() {
+                Heard::Nothing => break,
+                Heard::Taken | Heard::Gone => {}
+                Heard::Answer(_, descriptors) | Heard::Nonsense(descriptors) => self.close_elsewhere(descriptors),
+            }
         }
+        // With the socket goes what is left.
+        self.closer.close(giver.into_socket());
     }
 }
 
 /// The most connections that wait before a worker with so many bulk connections.
 pub(crate) fn most_connections(bulk_connections: u32) -> u32 {
     bulk_connections.saturating_add(SPARE)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{SendFlags, send};
+
+    use super::*;
+    use crate::entrance::closing::stubborn;
+
+    #[test]
+    fn connections_that_a_worker_leaves_behind_keep_no_thread_though_they_were_to_linger() {
+        let (channel, worker) = WorkerChannel::new(0).expect("made");
+        let closer = Arc::clone(&channel.closer);
+        let held_up = [b"t", b"x"].map(|words| {
+            let (near, far) = stubborn::lingering();
+            send(&worker, b"", SendFlags::DONTWAIT).expect("room");
+            floe_transport::send_with(&worker, words, near.as_fd()).expect("sent");
+            far
+        });
+        drop(worker);
+        drop(channel);
+        let start = Instant::now();
+        while closer.count() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(120), "a thread waits for the worker's client");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(held_up);
+    }
 }
