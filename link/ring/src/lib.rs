@@ -10,7 +10,7 @@ mod seal;
 
 pub use line::BadIndex;
 pub use ring::{LEAST_BYTES, MOST_BYTES, Ring};
-pub use seal::{NotMemory, demand_memory, demand_memory_file, most_memory, sealed_memory};
+pub use seal::{NotMemory, demand_memory, demand_memory_file, is_character_device, most_memory, sealed_memory};
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, MemfdFlags, SealFlags};
-use rustix::fs::{fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, SealFlags, StatxFlags};
+use rustix::fs::{fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create, statx};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
@@ -70,15 +70,24 @@ pub fn demand_memory(file: impl AsFd, bytes: u64) -> Result<(), NotMemory> {
 }
 
 /// Checks that a descriptor is a file of ordinary pages in memory, and returns its present size. It may shrink, so the
-/// caller never touches its pages. No other file system answers page faults: one that does could hold up the process.
+/// caller never touches its pages. No other file system answers page faults: one that does could hold up the process. For the
+/// same reason no other is asked about the file: that of a peer answers when the peer likes.
 ///
 /// # Errors
 /// [`NotMemory`] with the reason.
 pub fn demand_memory_file(file: impl AsFd) -> Result<u64, NotMemory> {
+    // Only memory has seals, and the kernel knows that by itself.
+    fcntl_get_seals(&file).map_err(|error| if error == Errno::INVAL { NotMemory::Other } else { error.into() })?;
     let stat = fstat(&file)?;
     let kind = fstatfs(&file)?.f_type;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || u64::try_from(kind) != Ok(MEMORY_FILE) {
         return Err(NotMemory::Other);
     }
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// Whether a descriptor is a character device, without asking its file system.
+pub fn is_character_device(file: impl AsFd) -> bool {
+    let stat = statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::CharacterDevice)
 }

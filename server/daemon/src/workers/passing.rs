@@ -6,12 +6,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use floe_ring::{demand_memory, demand_memory_file};
+use floe_ring::{demand_memory, demand_memory_file, is_character_device};
 use floe_worker::contract::{Import, Returned};
 use floe_worker::descriptor_passing::Heard;
 use floe_worker::peer_notices::Answer;
 use rustix::event::PollFlags;
-use rustix::fs::{FileType, fstat};
 use rustix::net::{AddressFamily, sockopt};
 
 use super::broker::{Broker, Came, Deed};
@@ -119,8 +118,7 @@ impl Member {
 
 /// Whether this may be a worker's memory: a memory file that does not shrink, or a device's own.
 fn is_memory(descriptor: &OwnedFd, bytes: u64) -> bool {
-    let kind = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    demand_memory(descriptor, bytes).is_ok() || kind == Ok(FileType::CharacterDevice)
+    demand_memory(descriptor, bytes).is_ok() || is_character_device(descriptor)
 }
 
 /// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close the latter may last as
