@@ -70,8 +70,8 @@ pub fn demand_memory(file: impl AsFd, bytes: u64) -> Result<(), NotMemory> {
 }
 
 /// Checks that a descriptor is a file of ordinary pages in memory, and returns its present size. It may shrink, so the
-/// caller never touches its pages. No other file system answers page faults: one that does could hold up the process. For the
-/// same reason no other is asked about the file: that of a peer answers when the peer likes.
+/// caller never touches its pages. No other file system answers page faults: one that does could hold up the process.
+/// For the same reason no other is asked about the file: that of a peer answers when the peer likes.
 ///
 /// # Errors
 /// [`NotMemory`] with the reason.

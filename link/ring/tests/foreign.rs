@@ -1,5 +1,6 @@
-//! Descriptors of a peer's whose file system is the peer's own, and answers nothing. In: a folder of such a file system, which root
-//! alone can mount; others see the test report that it is skipped. Out: what is said of it, without waiting.
+//! Descriptors of a peer's whose file system is the peer's own, and answers nothing. In: a folder of such a file
+//! system, which root alone can mount; others see the test report that it is skipped. Out: what is said of it, without
+//! waiting.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::ffi::CString;

@@ -155,8 +155,8 @@ impl Drop for PeerSocket {
     }
 }
 
-/// A worker that has this socket, or had it, may have it linger: if it closes its own descriptor first, the last close waits for the
-/// client. One that is to be reset, without lingering, still is.
+/// A worker that has this socket, or had it, may have it linger: if it closes its own descriptor first, the last close
+/// waits for the client. One that is to be reset, without lingering, still is.
 fn do_not_linger(socket: &OwnedFd) {
     // What is no socket has no such time.
     if socket_linger(socket).is_ok_and(|time| time.is_some_and(|time| !time.is_zero())) {
@@ -205,7 +205,8 @@ pub(crate) mod stubborn {
         (near, far)
     }
 
-    /// Sends a byte and a lingering connection over a Unix socket. Its end is delayed until the returned sockets are dropped.
+    /// Sends a byte and a lingering connection over a Unix socket. Its end is delayed until the returned sockets are
+    /// dropped.
     pub(crate) fn make(peer: UnixStream) -> (UnixStream, TcpStream) {
         let (near, far) = lingering();
         let peer = OwnedFd::from(peer);

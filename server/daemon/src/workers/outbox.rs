@@ -1,6 +1,7 @@
 //! Notices and orders that a worker has no room for yet.
 //! In: both, with their descriptors. Out: the same in order, when there is room.
-//! It holds a bounded number: a worker that reads none of them is an attacker's. No socket that a worker has sent is closed here.
+//! It holds a bounded number: a worker that reads none of them is an attacker's. No socket that a worker has sent is
+//! closed here.
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,8 +45,8 @@ impl Item {
         }
     }
 
-    /// A file that another worker has sent. It may be a socket, which closes as late as that worker's client likes: what the client
-    /// has sent there closes with it.
+    /// A file that another worker has sent. It may be a socket, which closes as late as that worker's client likes:
+    /// what the client has sent there closes with it.
     fn into_file(self) -> Option<OwnedFd> {
         match self {
             Self::Peer(PeerNotice::Imported { from: Returned { kind: Kind::File, .. }, .. }, file) => file,

@@ -121,8 +121,8 @@ fn is_memory(descriptor: &OwnedFd, bytes: u64) -> bool {
     demand_memory(descriptor, bytes).is_ok() || is_character_device(descriptor)
 }
 
-/// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close the latter may last as
-/// long as its client likes.
+/// Whether this may be a file of a session that moves: a file in memory, or a socket of this machine. To close the
+/// latter may last as long as its client likes.
 fn is_file(descriptor: &OwnedFd) -> bool {
     demand_memory_file(descriptor).is_ok() || sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX)
 }

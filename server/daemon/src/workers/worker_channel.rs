@@ -27,8 +27,8 @@ use crate::error::DaemonError;
 /// predecessor of each.
 const SPARE: u32 = 4;
 
-/// Messages of a worker that are read behind its end, so that each of their descriptors is closed by itself: more than the system keeps
-/// for one.
+/// Messages of a worker that are read behind its end, so that each of their descriptors is closed by itself: more than
+/// the system keeps for one.
 const MOST_LEFT: u32 = 1024;
 
 /// A worker's time to tell its client why its session ends, and to end.

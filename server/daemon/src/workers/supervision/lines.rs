@@ -31,7 +31,8 @@ pub(crate) struct Line<'a> {
 
 impl Lines {
     pub(crate) fn of(pipe: OwnedFd, most: usize) -> Self {
-        // A writer can open its pipe for reading, and take back what it wrote after the caller's poll. Pipes do not refuse this.
+        // A writer can open its pipe for reading, and take back what it wrote after the caller's poll. Pipes do not
+        // refuse this.
         let _ = ioctl_fionbio(&pipe, true);
         Self { pipe, most, line: Vec::new(), is_cut: false }
     }
