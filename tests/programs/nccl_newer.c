@@ -2,6 +2,7 @@
  * NCCL as programs do that are linked with neither, so it runs with any NCCL: floe's, NVIDIA's, or one of a path.
  *   nccl_newer grow FROM TO ROOT [RANK FILE]    FROM ranks become TO by an id of ROOT's; one process, or one of TO
  *   nccl_newer memory RANKS | simulate RANKS | config RANKS | windows RANKS | parameters | dump | old
+ *   nccl_newer ends HOW | again | aside | inherits | forgotten      on three devices the first two, else on two
  * Variables: NCCL_LIBRARY is the NCCL to open, libnccl.so.2 if it is not set, and what only floe's answers is left out with it;
  * STAND_IN has the stand-in's own values checked; JSON has results written as JSON.
  * Out: "right" (or what was found, as JSON) and 0, or what is wrong and 1. */
@@ -52,7 +53,7 @@ typedef struct {
 #define NCCL(F) \
     F(ncclGetVersion, (int *)) F(ncclGetUniqueId, (unique_id *)) F(ncclCommInitRank, (comm_t *, int, unique_id, int)) \
     F(ncclCommInitRankConfig, (comm_t *, int, unique_id, int, config_t *)) F(ncclCommDestroy, (comm_t)) \
-    F(ncclCommCount, (comm_t, int *)) F(ncclCommUserRank, (comm_t, int *)) F(ncclGroupStart, (void)) F(ncclGroupEnd, (void)) \
+    F(ncclCommAbort, (comm_t)) F(ncclCommCount, (comm_t, int *)) F(ncclCommUserRank, (comm_t, int *)) F(ncclGroupStart, (void)) F(ncclGroupEnd, (void)) \
     F(ncclCommSplit, (comm_t, int, int, comm_t *, config_t *)) F(ncclCommGetAsyncError, (comm_t, result_t *)) \
     F(ncclAllReduce, (const void *, void *, size_t, int, int, comm_t, stream_t))
 #define NEWER(F) \
@@ -71,7 +72,7 @@ CUDA(DECLARED) NCCL(DECLARED) NEWER(DECLARED)
 static const char *(*ncclGetLastError)(comm_t);
 static void (*ncclParamDumpAll)(void);
 
-enum { FLOAT = 7, SUM = 0, MOST = 8, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
+enum { FLOAT = 7, SUM = 0, MOST = 8, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, IN_PROGRESS = 7 };
 static const size_t COUNT = 1 << 18;
 
 typedef struct { int rank, device; void *context; stream_t stream; device_ptr send, receive; comm_t comm, grown; } Rank;
@@ -334,6 +335,35 @@ static void windows(int all) {
     refused("a signal", ncclSignal(0, 0, 0, 0, ranks[0].comm, ranks[0].stream), INVALID_USAGE, "over sockets it refuses them itself");
 }
 
+/* Waits until a communicator that does not block is made, and gives what became of it. */
+static result_t made(comm_t comm) {
+    result_t state = IN_PROGRESS;
+    while (state == IN_PROGRESS) {
+        OK(ncclCommGetAsyncError(comm, &state));
+        usleep(1000);
+    }
+    return state;
+}
+
+/* The old communicator ends while it grows: NCCL has it until then, and whoever grows finds what is left of it. */
+static void ends(int aborts) {
+    unique_id id;
+    config_t apart = initialized();
+    apart.blocking = 0;
+    begin(2);
+    cuCtxSetCurrent(ranks[0].context);
+    OK(ncclCommGetUniqueId(ranks[0].comm, &id));
+    EACH(r) if (r->comm && ncclCommGrow(r->comm, 3, r->rank ? NULL : &id, -1, &r->grown, &apart) != IN_PROGRESS) FAIL("it blocks");
+    /* Both wait for the third. */
+    usleep(300000);
+    EACH(r) if (r->comm) OK(aborts ? ncclCommAbort(r->comm) : ncclCommDestroy(r->comm));
+    EACH(r) r->comm = NULL;
+    cuCtxSetCurrent(ranks[2].context);
+    OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
+    EACH(r) if (made(r->grown)) FAIL("rank %d did not grow: %s", r->rank, ncclGetLastError(r->grown));
+    REDUCES("grown", 3, grown);
+}
+
 static void parameters(void) {
     const char **keys = NULL, *text = "", *again;
     int count = 0, length = -1;
@@ -409,7 +439,7 @@ static void old(void) {
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "", *path = count > 6 ? words[6] : NULL;
     int many = count > 2 ? atoi(words[2]) : 1, is_grow = !strcmp(mode, "grow"), to = is_grow && count > 4 ? atoi(words[3]) : many;
-    here = path ? 1 : to;
+    here = path ? 1 : !strcmp(mode, "ends") || !strcmp(mode, "again") ? 3 : strchr("aif", mode[0]) ? 2 : to;
     is_json = getenv("JSON") != NULL;
     load();
     CU(cuInit(0));
@@ -424,6 +454,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "parameters")) parameters();
     else if (!strcmp(mode, "dump")) dump();
     else if (!strcmp(mode, "old")) old();
+    else if (!strcmp(mode, "ends")) ends(!strcmp(words[2], "abort"));
     else FAIL("no such mode: %s", mode);
     if (is_json)
         printf("{\"test\": \"%s\", \"version\": %d, \"ranks\": %d, \"here\": %d, \"grow_ms\": %.1f, \"ms\": %.1f, \"right\": true}\n", mode, version, to,

@@ -29,7 +29,7 @@ typedef struct { uint64_t magic; struct sockaddr_in6 root; } Handle;
 typedef struct Comm {
     int rank, ranks, socket[MOST_RANKS], failed, color;
     uint64_t scalars[8];
-    int scalar_count, contexts, is_suspended;
+    int scalar_count, contexts, is_suspended, users;
 } Comm;
 
 typedef struct { int kind, rank, datatype, operation; size_t count; uint64_t send, receive; Comm *comm; void *stream; } Call;
@@ -282,8 +282,18 @@ static Result exchange(Comm *comm, int peer, const void *out, size_t out_bytes, 
     return SUCCESS;
 }
 
+/* A call that waits for other ranks uses the communicator until it returns, and NCCL frees it under none. */
+static Result used(Comm *comm, Result result) {
+    __atomic_sub_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
+    return result;
+}
+#define USING(comm, call) (__atomic_add_fetch(&(comm)->users, 1, __ATOMIC_SEQ_CST), used(comm, call))
+static void is_unused(Comm *comm) {
+    if (__atomic_load_n(&comm->users, __ATOMIC_SEQ_CST)) abort();
+}
+
 /* Ranks of one color, in order of rank, over connections of the parent's. */
-Result ncclCommSplit(Comm *parent, int color, int key, Comm **made, const void *config) {
+static Result split(Comm *parent, int color, int key, Comm **made, const void *config) {
     (void)key;
     int colors[MOST_RANKS];
     for (int peer = 0; peer < parent->ranks; peer++)
@@ -300,6 +310,10 @@ Result ncclCommSplit(Comm *parent, int color, int key, Comm **made, const void *
     }
     *made = comm;
     return SUCCESS;
+}
+
+Result ncclCommSplit(Comm *parent, int color, int key, Comm **made, const void *config) {
+    return USING(parent, split(parent, color, key, made, config));
 }
 
 Result ncclCommShrink(Comm *comm, int *list, int count, Comm **made, const void *config, int flags) {
@@ -320,13 +334,17 @@ Result ncclCommRevoke(Comm *comm, int flags) {
     return SUCCESS;
 }
 Result ncclCommDestroy(Comm *comm) {
+    is_unused(comm);
     for (int peer = 0; peer < comm->ranks; peer++)
         if (peer != comm->rank) close(comm->socket[peer]);
     free(comm);
     return SUCCESS;
 }
-/* Whoever is in a call with it is not in its memory any more, but may still look at it. */
-Result ncclCommAbort(Comm *comm) { return ncclCommRevoke(comm, 0); }
+/* Whoever is in a group with it is not in its memory any more, but may still look at it. */
+Result ncclCommAbort(Comm *comm) {
+    is_unused(comm);
+    return ncclCommRevoke(comm, 0);
+}
 Result ncclRedOpCreatePreMulSum(int *operation, void *scalar, int datatype, int residence, Comm *comm) {
     (void)datatype;
     if (residence != 1 || comm->scalar_count == 8) return fail(INVALID_ARGUMENT, "such a scalar");
@@ -473,7 +491,7 @@ static Result passed_id(Comm *comm, UniqueId *id) {
 }
 
 /* As NCCL, it wants of each rank just what that rank has. */
-Result ncclCommGrow(Comm *comm, int ranks, const UniqueId *given, int rank, Comm **made, const void *config) {
+static Result grow(Comm *comm, int ranks, const UniqueId *given, int rank, Comm **made, const void *config) {
     UniqueId id;
     *made = NULL;
     if (comm ? rank != -1 || ranks <= comm->ranks : rank < 0 || rank >= ranks || !given) return fail(INVALID_ARGUMENT, "growing");
@@ -482,6 +500,10 @@ Result ncclCommGrow(Comm *comm, int ranks, const UniqueId *given, int rank, Comm
     Result result = ncclCommInitRankConfig(made, ranks, id, comm ? comm->rank : rank, config);
     if (result == SUCCESS && comm) (*made)->contexts = contexts_of(config, comm);
     return result;
+}
+
+Result ncclCommGrow(Comm *comm, int ranks, const UniqueId *given, int rank, Comm **made, const void *config) {
+    return comm ? USING(comm, grow(comm, ranks, given, rank, made, config)) : grow(comm, ranks, given, rank, made, config);
 }
 
 /* Waits for all ranks. */
@@ -496,14 +518,14 @@ static Result meet_all(Comm *comm) {
 
 Result ncclCommSuspend(Comm *comm, int flags) {
     if (flags != 1 || comm->is_suspended) return fail(5, "suspending");
-    Result result = meet_all(comm);
+    Result result = USING(comm, meet_all(comm));
     comm->is_suspended = result == SUCCESS;
     return result;
 }
 
 Result ncclCommResume(Comm *comm) {
     if (!comm->is_suspended) return fail(5, "resuming");
-    Result result = meet_all(comm);
+    Result result = USING(comm, meet_all(comm));
     comm->is_suspended = result != SUCCESS;
     return result;
 }

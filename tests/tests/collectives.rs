@@ -263,6 +263,13 @@ fn a_process_joins_a_communicator_of_two_others() {
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
 }
 
+/// The stand-in ends its worker where a communicator is freed that a call still uses.
+#[test]
+fn a_communicator_that_grows_is_not_freed_before_it_has_grown() {
+    run_newest(&["ends", "destroy"], 3);
+    run_newest(&["ends", "abort"], 3);
+}
+
 #[test]
 fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
     run_newest(&["memory", "2"], 2);

@@ -2,6 +2,7 @@
 //! In: ids from the wire, what NCCL gives and says. Out: communicators for calls; what has failed, for who asks.
 //! It makes no connection and calls NCCL only to ask a communicator for its error.
 
+mod held;
 pub(crate) mod keys;
 pub(crate) mod network;
 
@@ -17,6 +18,7 @@ use floe_device::nccl::{Comm, Nccl, NcclError, result};
 
 use crate::issue::fault::{Fault, violation};
 use crate::memory::budget::{Budget, Kept, cost};
+use held::Holds;
 use keys::{Keys, hash_of};
 
 /// Communicators of a session at once.
@@ -35,6 +37,9 @@ pub(crate) struct Ready {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
 }
+
+/// How a communicator ends.
+type End = fn(&Nccl, Comm) -> Result<(), NcclError>;
 
 struct Entry {
     /// `None`: it is being made.
@@ -62,9 +67,14 @@ pub(crate) struct Collectives {
     joined: OnceLock<()>,
     nccl: OnceLock<Arc<Nccl>>,
     comms: Mutex<BTreeMap<u64, Entry>>,
+    held: Holds<Comm, End>,
     pub(crate) keys: Keys,
     waiting: AtomicUsize,
     budget: Budget,
+}
+
+fn unknown(id: u64) -> Fault {
+    Fault::Explained(CudaError::INVALID_HANDLE, format!("no communicator has the id: {id}"))
 }
 
 impl Collectives {
@@ -83,6 +93,7 @@ impl Collectives {
             joined: OnceLock::new(),
             nccl: OnceLock::new(),
             comms: Mutex::default(),
+            held: Holds::default(),
             keys: Keys::new(budget),
             waiting: AtomicUsize::new(0),
             budget: budget.clone(),
@@ -184,7 +195,40 @@ impl Collectives {
     /// A communicator that can be used.
     pub(crate) fn ready(&self, id: u64) -> Result<Ready, Fault> {
         let ready = self.comms().get(&id).and_then(|entry| entry.ready);
-        ready.ok_or_else(|| Fault::Explained(CudaError::INVALID_HANDLE, format!("no communicator has the id: {id}")))
+        ready.ok_or_else(|| unknown(id))
+    }
+
+    /// The same, which a thread is about to use: it is not freed before `leave`.
+    pub(crate) fn hold(&self, id: u64) -> Result<Ready, Fault> {
+        let comms = self.comms();
+        let ready = comms.get(&id).and_then(|entry| entry.ready).ok_or_else(|| unknown(id))?;
+        self.held.enter(ready.comm);
+        Ok(ready)
+    }
+
+    /// The thread uses it no longer.
+    pub(crate) fn leave(&self, nccl: &Nccl, comm: Comm) -> Result<(), NcclError> {
+        self.held.leave(comm).map_or(Ok(()), |end| end(nccl, comm))
+    }
+
+    /// Destroys one that was taken out, or has the last thread that uses it do so.
+    pub(crate) fn destroy(&self, nccl: &Nccl, comm: Comm) -> Result<(), NcclError> {
+        match self.held.end(comm, Nccl::destroy) {
+            Ok(()) => self.leave(nccl, comm),
+            Err(destroy) => destroy(nccl, comm),
+        }
+    }
+
+    /// The same for an abort: its work ends at once, and with it what threads wait for there.
+    pub(crate) fn abort(&self, nccl: &Nccl, comm: Comm) -> Result<(), NcclError> {
+        match self.held.end(comm, Nccl::abort) {
+            Ok(()) => {
+                // One that ends already has no work.
+                let _ = nccl.revoke(comm);
+                self.leave(nccl, comm)
+            }
+            Err(abort) => abort(nccl, comm),
+        }
     }
 
     /// One that can be used for work.
@@ -262,7 +306,7 @@ impl Collectives {
         let all: Vec<_> = std::mem::take(&mut *self.comms()).into_values().filter_map(|entry| entry.ready).collect();
         let Some(nccl) = self.nccl.get() else { return };
         // What NCCL says of one that is in ruins is no news.
-        all.into_iter().for_each(|ready| drop(nccl.abort(ready.comm)));
+        all.into_iter().for_each(|ready| drop(self.abort(nccl, ready.comm)));
     }
 
     /// Keeps a handle of NCCL's; the number for the client.

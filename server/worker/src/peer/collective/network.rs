@@ -162,7 +162,7 @@ pub(crate) fn abort<D: Device>(shared: &Arc<Shared<D>>, sequence: u64, id: u64) 
     let run = move || {
         let _ = this.device.enter();
         let aborted = match (this.collectives.take(id), this.collectives.nccl()) {
-            (Some(ready), Ok(nccl)) => nccl.abort(ready.comm),
+            (Some(ready), Ok(nccl)) => this.collectives.abort(&nccl, ready.comm),
             _ => Ok(()),
         };
         this.collectives.end_waiting();

@@ -4,6 +4,7 @@
 //! No address reaches NCCL that is not all of the session's memory.
 
 mod newer;
+mod using;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +25,10 @@ use floe_wire::{
 use crate::issue::fault::{Fault, violation};
 use crate::issue::issuer::{Answer, Issuer, body};
 use crate::life::shared::Shared;
-use crate::peer::collective::Ready;
 use crate::peer::collective::keys::first_ticket;
 use crate::peer::collective::network::Ways;
+use crate::peer::collective::{Collectives, Ready};
+use using::Using;
 
 /// The most ranks of a communicator.
 const MOST_RANKS: u32 = 1 << 20;
@@ -107,7 +109,7 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
             let made = nccl.init(&mut ids, ranks.cast_signed(), rank.cast_signed(), &config)?;
             Ok(Some(Ready { comm: made, rank, ranks }))
         };
-        self.make_comm(comm.0, first, make, |made| {
+        self.make_comm(comm.0, first, None, make, |made| {
             let (result, words) = outcome(made);
             encoded(&InitCommReply { result, words })
         })
@@ -118,13 +120,14 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         if (child.0 == 0) != (color == -1) {
             return violation("a split has a child just where it has a color");
         }
-        let (parent, ticket) = (self.shared.collectives.ready(comm.0)?.comm, self.shared.collectives.key_of(comm.0)?);
+        let ((Ready { comm: parent, .. }, using), ticket) =
+            (Using::of(&self.shared, comm.0)?, self.shared.collectives.key_of(comm.0)?);
         let (config, name) = (config.clone(), name.to_owned());
         let make = move |nccl: &Nccl| {
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, nccl.split(parent, color, key, &config)?)
         };
-        self.make_comm(child.0, ticket, make, |made| {
+        self.make_comm(child.0, ticket, Some(using), make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
             encoded(&SplitCommReply { result, words, rank, ranks })
         })
@@ -135,13 +138,14 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         if child.0 == 0 || flags > 1 {
             return violation(format!("a shrunk communicator has no such flags: {flags}"));
         }
-        let (parent, ticket) = (self.shared.collectives.ready(comm.0)?.comm, self.shared.collectives.key_of(comm.0)?);
+        let ((Ready { comm: parent, .. }, using), ticket) =
+            (Using::of(&self.shared, comm.0)?, self.shared.collectives.key_of(comm.0)?);
         let (config, name, mut excluded) = (config.clone(), name.to_owned(), excluded.clone());
         let make = move |nccl: &Nccl| {
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, nccl.shrink(parent, &mut excluded, flags.cast_signed(), &config)?)
         };
-        self.make_comm(child.0, ticket, make, |made| {
+        self.make_comm(child.0, ticket, Some(using), make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
             encoded(&ShrinkCommReply { result, words, rank, ranks })
         })
@@ -174,14 +178,14 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         let all = &self.shared.collectives;
         let ready = if how == 1 { all.take(comm.0) } else { all.ready(comm.0).ok() };
         let Some(Ready { comm, .. }) = ready else { return Err(CudaError::INVALID_HANDLE.into()) };
-        let end: fn(&Nccl, Comm) -> Result<(), NcclError> = match how {
-            0 => Nccl::finalize,
-            1 => Nccl::destroy,
-            3 => Nccl::revoke,
+        let end: fn(&Collectives, &Nccl, Comm) -> Result<(), NcclError> = match how {
+            0 => |_, nccl, comm| nccl.finalize(comm),
+            1 => Collectives::destroy,
+            3 => |_, nccl, comm| nccl.revoke(comm),
             other => return violation(format!("a communicator does not end so: {other}")),
         };
-        answer_later(&self.shared, self.sequence, move |_, nccl| {
-            let ended = end(nccl, comm);
+        answer_later(&self.shared, self.sequence, None, move |shared, nccl| {
+            let ended = end(&shared.collectives, nccl, comm);
             let (result, words) = failure(ended.as_ref().err());
             encoded(&EndCommReply { result, words })
         })
@@ -272,6 +276,7 @@ impl<D: Device> Issuer<D> {
         &self,
         id: u64,
         key: u64,
+        using: Option<Using<D>>,
         make: impl FnOnce(&Nccl) -> Made + Send + 'static,
         answer: impl FnOnce(&Made) -> Vec<u8> + Send + 'static,
     ) -> Result<Answer, Fault> {
@@ -279,7 +284,7 @@ impl<D: Device> Issuer<D> {
         if id != 0 {
             self.shared.collectives.begin(id, key)?;
         }
-        let begun = answer_later(&self.shared, self.sequence, move |shared, nccl| {
+        let begun = answer_later(&self.shared, self.sequence, using, move |shared, nccl| {
             let made = make(nccl);
             let ready = made.as_ref().ok().copied().flatten();
             // One that was aborted meanwhile is nobody's.
@@ -335,10 +340,11 @@ impl<D: Device> Issuer<D> {
     }
 }
 
-/// Does what waits for other ranks on a thread of its own, and answers with what comes of it.
+/// Does what waits for other ranks on a thread of its own, and answers with what comes of it. What it uses stays until then.
 fn answer_later<D: Device>(
     shared: &Arc<Shared<D>>,
     sequence: u64,
+    using: Option<Using<D>>,
     act: impl FnOnce(&Shared<D>, &Nccl) -> Vec<u8> + Send + 'static,
 ) -> Result<Answer, Fault> {
     let nccl = shared.collectives.nccl()?;
@@ -350,6 +356,7 @@ fn answer_later<D: Device>(
         this.collectives.end_waiting();
         // A client that is gone needs no answer.
         let _ = this.reply(sequence, 0, "", &answer);
+        drop(using);
     };
     match std::thread::Builder::new().name("floe-nccl".into()).spawn(run) {
         Ok(_) => Ok(Answer::Later),

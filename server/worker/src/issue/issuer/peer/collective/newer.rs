@@ -12,6 +12,7 @@ use floe_wire::{
     ReadParameter, ReadParameterReply, SimulateGroup, SimulateGroupReply, SuspendComm, SuspendCommReply,
 };
 
+use super::using::Using;
 use super::{MOST_RANKS, answer_later, encoded, failure, outcome, place, ready};
 use crate::issue::fault::{Fault, violation};
 use crate::issue::issuer::{Answer, Issuer, body};
@@ -25,9 +26,9 @@ const SUSPENDED: u32 = 1;
 
 impl<D: Device> Issuer<D> {
     pub(super) fn grow_id(&self, message: NewGrowId) -> Result<Answer, Fault> {
-        let all = &self.shared.collectives;
-        let (Ready { comm, .. }, key) = (all.ready(message.comm.0)?, all.key_of(message.comm.0)?);
-        answer_later(&self.shared, self.sequence, move |shared, nccl| {
+        let (Ready { comm, .. }, using) = Using::of(&self.shared, message.comm.0)?;
+        let key = self.shared.collectives.key_of(message.comm.0)?;
+        answer_later(&self.shared, self.sequence, Some(using), move |shared, nccl| {
             let sealed = nccl.newer().grow_id(comm).and_then(|id| {
                 let refused = |fault: Fault| NcclError { code: result::INVALID_USAGE, words: fault.to_string() };
                 shared.collectives.keys.seal_again(id, key).map_err(refused)
@@ -49,10 +50,11 @@ impl<D: Device> Issuer<D> {
             return violation(format!("no communicator grows by a unique id of bytes: {}", id.len()));
         }
         let opened = if id.is_empty() { None } else { all.keys.open(id)?.pop() };
-        let (growth, key) = if is_new {
-            (Growth::As(rank.cast_signed()), first_ticket(id))
+        let (growth, key, using) = if is_new {
+            (Growth::As(rank.cast_signed()), first_ticket(id), None)
         } else {
-            (Growth::Of(all.ready(comm.0)?.comm), all.key_of(comm.0)?)
+            let (Ready { comm: parent, .. }, using) = Using::of(&self.shared, comm.0)?;
+            (Growth::Of(parent), all.key_of(comm.0)?, Some(using))
         };
         let (config, name, shared) = (config.clone(), name.to_owned(), Arc::clone(&self.shared));
         let make = move |nccl: &Nccl| {
@@ -60,7 +62,7 @@ impl<D: Device> Issuer<D> {
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, Some(nccl.newer().grow(growth, ranks.cast_signed(), opened, &config)?))
         };
-        self.make_comm(child.0, key, make, |made| {
+        self.make_comm(child.0, key, using, make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
             encoded(&GrowCommReply { result, words, rank, ranks })
         })
@@ -71,11 +73,11 @@ impl<D: Device> Issuer<D> {
         if flags & !SUSPEND_MEMORY != 0 {
             return violation(format!("a communicator is not suspended with the flags: {flags}"));
         }
-        let Ready { comm, .. } = self.shared.collectives.ready(id.0)?;
+        let (Ready { comm, .. }, using) = Using::of(&self.shared, id.0)?;
         if flags != 0 {
             self.shared.collectives.is_suspended(id.0, true);
         }
-        answer_later(&self.shared, self.sequence, move |shared, nccl| {
+        answer_later(&self.shared, self.sequence, Some(using), move |shared, nccl| {
             let done =
                 if flags == 0 { nccl.newer().resume(comm) } else { nccl.newer().suspend(comm, flags.cast_signed()) };
             // One that is suspended already stays so where this call is refused.
