@@ -271,6 +271,11 @@ fn a_communicator_that_grows_is_not_freed_before_it_has_grown() {
 }
 
 #[test]
+fn a_new_rank_that_was_given_up_is_not_there_for_the_others() {
+    run_newest(&["again"], 3);
+}
+
+#[test]
 fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
     run_newest(&["memory", "2"], 2);
 }

@@ -101,10 +101,7 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
         let (config, name, shared) = (config.clone(), name.to_owned(), Arc::clone(&self.shared));
         let make = move |nccl: &Nccl| {
             shared.collectives.join_node(nccl, first, |key, job| shared.hub.node(key, job));
-            if !shared.collectives.is_wanted(comm.0) {
-                let words = "it was aborted before the other ranks were asked".to_owned();
-                return Err(NcclError { code: result::INVALID_USAGE, words });
-            }
+            demand_wanted(&shared, comm.0)?;
             let config = CommConfig { numbers: &config, name: &name };
             let made = nccl.init(&mut ids, ranks.cast_signed(), rank.cast_signed(), &config)?;
             Ok(Some(Ready { comm: made, rank, ranks }))
@@ -338,6 +335,15 @@ impl<D: Device> Issuer<D> {
         }
         Ok(())
     }
+}
+
+/// Joining a node may take a while, in which a communicator may have been aborted.
+fn demand_wanted<D: Device>(shared: &Shared<D>, id: u64) -> Result<(), NcclError> {
+    if shared.collectives.is_wanted(id) {
+        return Ok(());
+    }
+    let words = "it was aborted before the other ranks were asked".to_owned();
+    Err(NcclError { code: result::INVALID_USAGE, words })
 }
 
 /// Does what waits for other ranks on a thread of its own, and answers with what comes of it. What it uses stays until then.

@@ -13,7 +13,7 @@ use floe_wire::{
 };
 
 use super::using::Using;
-use super::{MOST_RANKS, answer_later, encoded, failure, outcome, place, ready};
+use super::{MOST_RANKS, answer_later, demand_wanted, encoded, failure, outcome, place, ready};
 use crate::issue::fault::{Fault, violation};
 use crate::issue::issuer::{Answer, Issuer, body};
 use crate::peer::collective::Ready;
@@ -59,6 +59,7 @@ impl<D: Device> Issuer<D> {
         let (config, name, shared) = (config.clone(), name.to_owned(), Arc::clone(&self.shared));
         let make = move |nccl: &Nccl| {
             shared.collectives.join_node(nccl, key, |key, job| shared.hub.node(key, job));
+            demand_wanted(&shared, child.0)?;
             let config = CommConfig { numbers: &config, name: &name };
             ready(nccl, Some(nccl.newer().grow(growth, ranks.cast_signed(), opened, &config)?))
         };
