@@ -387,6 +387,31 @@ static void again(void) {
     REDUCES("grown", 3, grown);
 }
 
+/* What else a group has is done also where it makes a communicator that does not block. */
+static void aside(void) {
+    unique_id id;
+    config_t apart = initialized();
+    float sum = 0, *bytes = malloc(COUNT * sizeof *bytes);
+    apart.blocking = 0;
+    begin(2);
+    OK(ncclGetUniqueId(&id));
+    for (size_t at = 0; at < COUNT; at++) bytes[at] = 3;
+    EACH(r) CU(cuMemcpyHtoD_v2(r->send, bytes, COUNT * sizeof *bytes));
+    OK(ncclGroupStart());
+    EACH(r) {
+        OK(ncclCommInitRankConfig(&r->grown, 2, id, r->rank, &apart));
+        OK(ncclAllReduce(P(r->send), P(r->receive), COUNT, FLOAT, SUM, r->comm, r->stream));
+    }
+    if (ncclGroupEnd() != IN_PROGRESS) FAIL("it blocks");
+    EACH(r) {
+        if (made(r->grown)) FAIL("not made");
+        CU(cuStreamSynchronize(r->stream));
+        CU(cuMemcpyDtoH_v2(&sum, r->receive, sizeof sum));
+        if (sum != 6) FAIL("rank %d: the group's sum is %g", r->rank, sum);
+    }
+    REDUCES("made aside", 2, grown);
+}
+
 static void parameters(void) {
     const char **keys = NULL, *text = "", *again;
     int count = 0, length = -1;
@@ -479,6 +504,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "old")) old();
     else if (!strcmp(mode, "ends")) ends(!strcmp(words[2], "abort"));
     else if (!strcmp(mode, "again")) again();
+    else if (!strcmp(mode, "aside")) aside();
     else FAIL("no such mode: %s", mode);
     if (is_json)
         printf("{\"test\": \"%s\", \"version\": %d, \"ranks\": %d, \"here\": %d, \"grow_ms\": %.1f, \"ms\": %.1f, \"right\": true}\n", mode, version, to,

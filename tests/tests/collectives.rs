@@ -276,6 +276,11 @@ fn a_new_rank_that_was_given_up_is_not_there_for_the_others() {
 }
 
 #[test]
+fn work_of_a_group_is_done_beside_a_communicator_that_does_not_block() {
+    run_newest(&["aside"], 2);
+}
+
+#[test]
 fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
     run_newest(&["memory", "2"], 2);
 }

@@ -64,6 +64,8 @@ struct Group {
     suspends: Vec<Suspend>,
     calls: Vec<Call>,
     failed: Option<Failure>,
+    /// Communicators are being made on a thread.
+    is_in_progress: bool,
 }
 
 thread_local! {
@@ -87,11 +89,15 @@ fn finish(function: &str) -> Outcome<Option<Group>> {
     let Some(mut ended) = ended else { return Ok(None) };
     let news = std::mem::take(&mut ended.news);
     if let Some(failure) = ended.failed {
-        news.iter().filter_map(|new| new.comm.as_ref()).for_each(|comm| comm.is(State::Failed(failure.clone())));
+        for comm in news.iter().filter_map(|new| new.comm.as_ref()) {
+            comm.is(State::Failed(failure.clone()));
+        }
         return Err(failure);
     }
-    if !news.is_empty() {
-        make(news)?;
+    // What is made on a thread is no reason to leave the rest of the group undone.
+    match if news.is_empty() { Ok(()) } else { make(news) } {
+        Err(failure) if failure.code == code::IN_PROGRESS => ended.is_in_progress = true,
+        made => made?,
     }
     if !ended.suspends.is_empty() {
         session::suspend(&ended.suspends)?;
@@ -99,16 +105,25 @@ fn finish(function: &str) -> Outcome<Option<Group>> {
     Ok(Some(ended))
 }
 
+/// The result of a group whose other parts are done.
+fn done<T>(is_in_progress: bool, value: T) -> Outcome<T> {
+    if is_in_progress { Err(Failure::new(code::IN_PROGRESS, "")) } else { Ok(value) }
+}
+
 /// Ends a group; the outermost does all that was asked for.
 pub(crate) fn end() -> Outcome<()> {
-    let Some(Group { calls, .. }) = finish("ncclGroupEnd")? else { return Ok(()) };
-    if calls.is_empty() { Ok(()) } else { session::group(&calls) }
+    let Some(Group { calls, is_in_progress, .. }) = finish("ncclGroupEnd")? else { return Ok(()) };
+    if !calls.is_empty() {
+        session::group(&calls)?;
+    }
+    done(is_in_progress, ())
 }
 
 /// Ends a group, of which the outermost makes no calls: NCCL's estimate of their microseconds, if there are any.
 pub(crate) fn simulate_end() -> Outcome<Option<f32>> {
-    let Some(Group { calls, .. }) = finish("ncclGroupSimulateEnd")? else { return Ok(None) };
-    if calls.is_empty() { Ok(None) } else { session::simulate(&calls).map(Some) }
+    let Some(Group { calls, is_in_progress, .. }) = finish("ncclGroupSimulateEnd")? else { return Ok(None) };
+    let time = if calls.is_empty() { None } else { Some(session::simulate(&calls)?) };
+    done(is_in_progress, time)
 }
 
 /// A communicator is suspended, or resumed without flags, now or at the group's end.
