@@ -412,6 +412,19 @@ static void aside(void) {
     REDUCES("made aside", 2, grown);
 }
 
+/* Without a configuration a communicator that is made of another blocks as that does: one thread has all ranks. */
+static void inherits(void) {
+    unique_id id;
+    config_t apart = initialized();
+    apart.blocking = 0;
+    OK(ncclGetUniqueId(&id));
+    EACH(r) if (ncclCommInitRankConfig(&r->comm, 2, id, r->rank, &apart) != IN_PROGRESS) FAIL("it blocks");
+    EACH(r) if (made(r->comm)) FAIL("not made");
+    EACH(r) if (ncclCommSplit(r->comm, 0, r->rank, &r->grown, NULL) != IN_PROGRESS) FAIL("its child blocks");
+    EACH(r) if (made(r->grown)) FAIL("not split");
+    REDUCES("split", 2, grown);
+}
+
 static void parameters(void) {
     const char **keys = NULL, *text = "", *again;
     int count = 0, length = -1;
@@ -505,6 +518,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "ends")) ends(!strcmp(words[2], "abort"));
     else if (!strcmp(mode, "again")) again();
     else if (!strcmp(mode, "aside")) aside();
+    else if (!strcmp(mode, "inherits")) inherits();
     else FAIL("no such mode: %s", mode);
     if (is_json)
         printf("{\"test\": \"%s\", \"version\": %d, \"ranks\": %d, \"here\": %d, \"grow_ms\": %.1f, \"ms\": %.1f, \"right\": true}\n", mode, version, to,

@@ -281,6 +281,11 @@ fn work_of_a_group_is_done_beside_a_communicator_that_does_not_block() {
 }
 
 #[test]
+fn a_communicator_blocks_as_the_one_that_it_is_made_of() {
+    run_newest(&["inherits"], 2);
+}
+
+#[test]
 fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
     run_newest(&["memory", "2"], 2);
 }

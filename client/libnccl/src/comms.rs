@@ -29,6 +29,8 @@ pub(crate) enum State {
 pub(crate) struct Comm {
     pub(crate) handle: usize,
     pub(crate) device: c_int,
+    /// Whether calls wait until it is made, and until others are made of it.
+    pub(crate) blocks: bool,
     state: Mutex<State>,
     /// The words that `ncclGetLastError` gave last, which the program may still read.
     pub(crate) words: Mutex<CString>,
@@ -39,9 +41,9 @@ static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 
 impl Comm {
     /// One that is about to be made, on a device.
-    pub(crate) fn begin(device: c_int) -> Arc<Self> {
+    pub(crate) fn begin(device: c_int, blocks: bool) -> Arc<Self> {
         let handle = NEXT.fetch_add(16, Ordering::Relaxed);
-        let comm = Arc::new(Self { handle, device, state: Mutex::new(State::Making), words: Mutex::default() });
+        let comm = Arc::new(Self { handle, device, blocks, state: Mutex::new(State::Making), words: Mutex::default() });
         floe_lock::lock(&ALL).insert(handle, Arc::clone(&comm));
         comm
     }
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_known_until_it_is_forgotten() {
-        let comm = Comm::begin(3);
+        let comm = Comm::begin(3, true);
         assert_eq!(Comm::of(comm.handle).map(|found| found.device), Ok(3));
         assert_eq!(comm.made().map_err(|failure| failure.code), Err(code::INVALID_USAGE));
         comm.is(State::Made(Made { comm: 7, rank: 1, ranks: 2 }));

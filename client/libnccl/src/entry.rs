@@ -77,7 +77,7 @@ pub(crate) unsafe fn nccl_comm_init_rank_config(
 ) -> Outcome<()> {
     let origin = Origin::Ids { ids: id.0.to_vec(), ranks, rank };
     // SAFETY: our caller's contract.
-    unsafe { begin(comm, session::device()?, origin, settings(config)?) }
+    unsafe { begin(comm, session::device()?, origin, settings(config, None)?) }
 }
 
 pub(crate) unsafe fn nccl_comm_init_rank(comm: *mut usize, ranks: c_int, id: UniqueId, rank: c_int) -> Outcome<()> {
@@ -100,7 +100,7 @@ pub(crate) unsafe fn nccl_comm_init_all(comms: *mut usize, count: c_int, devices
     for (index, (device, rank)) in devices.iter().zip(0..).enumerate() {
         let origin = Origin::Ids { ids: id.to_vec(), ranks: count, rank };
         // SAFETY: our caller has room for as many as there are devices.
-        let begun = unsafe { begin(comms.add(index), *device, origin, settings(std::ptr::null())?) };
+        let begun = unsafe { begin(comms.add(index), *device, origin, settings(std::ptr::null(), None)?) };
         if let Err(failure) = begun {
             groups::note(&failure);
         }
@@ -119,7 +119,7 @@ pub(crate) unsafe fn nccl_comm_init_rank_scalable(
     // SAFETY: our caller's contract.
     let ids: Vec<u8> = unsafe { list(ids, count)? }.into_iter().flat_map(|id| id.0).collect();
     // SAFETY: our caller's contract.
-    unsafe { begin(comm, session::device()?, Origin::Ids { ids, ranks, rank }, settings(config)?) }
+    unsafe { begin(comm, session::device()?, Origin::Ids { ids, ranks, rank }, settings(config, None)?) }
 }
 
 fn ends(comm: usize, how: u32, is_gone: bool) -> Outcome<()> {
@@ -165,9 +165,9 @@ pub(crate) unsafe fn nccl_comm_split(
     config: *const Config,
 ) -> Outcome<()> {
     let parent = Comm::of(comm)?;
-    let (device, origin) = (parent.device, Origin::Split { parent, color, key });
     // SAFETY: our caller's contract.
-    let settings = unsafe { settings(config)? };
+    let settings = unsafe { settings(config, Some(&parent))? };
+    let (device, origin) = (parent.device, Origin::Split { parent, color, key });
     if color == NO_COLOR {
         // SAFETY: our caller's contract.
         unsafe { give(child, 0)? };
@@ -188,9 +188,11 @@ pub(crate) unsafe fn nccl_comm_shrink(
     let parent = Comm::of(comm)?;
     // SAFETY: our caller's contract.
     let excluded = unsafe { list(excluded, count)? };
+    // SAFETY: the same.
+    let settings = unsafe { settings(config, Some(&parent))? };
     let (device, origin) = (parent.device, Origin::Shrink { parent, excluded, flags });
-    // SAFETY: our caller's contract.
-    unsafe { begin(child, device, origin, settings(config)?) }
+    // SAFETY: the same.
+    unsafe { begin(child, device, origin, settings) }
 }
 
 pub(crate) unsafe fn nccl_get_error_string(result: Code) -> *const c_char {

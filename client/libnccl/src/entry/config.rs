@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use floe_nccl::{CONFIG_NUMBERS, code};
 
+use crate::comms::Comm;
 use crate::groups::Settings;
 use crate::session::{Failure, Outcome};
 
@@ -109,13 +110,13 @@ fn are_untouched(bytes: &[u8]) -> bool {
     })
 }
 
-/// What a program sets; without a configuration a communicator has its parent's.
+/// What a program sets; without a configuration a communicator has its parent's, and one without a parent blocks.
 ///
 /// # Safety
 /// `config` is NULL or has as many bytes as its first field says, and its texts end.
-pub(super) unsafe fn settings(config: *const Config) -> Outcome<Settings> {
+pub(super) unsafe fn settings(config: *const Config, parent: Option<&Comm>) -> Outcome<Settings> {
     if config.is_null() {
-        return Ok(Settings { blocks: true, numbers: None, name: None });
+        return Ok(Settings { blocks: parent.is_none_or(|parent| parent.blocks), numbers: None, name: None });
     }
     let mut read = Config::unset(0, 0, 0);
     // SAFETY: our caller says so.
@@ -223,7 +224,7 @@ mod tests {
 
     fn read(config: &Config) -> Result<[c_int; CONFIG_NUMBERS], String> {
         // SAFETY: it has the bytes that it says, and no texts.
-        let settings = unsafe { settings(config) }.map_err(|failure| failure.words)?;
+        let settings = unsafe { settings(config, None) }.map_err(|failure| failure.words)?;
         Ok(settings.numbers.unwrap_or_default())
     }
 

@@ -80,7 +80,9 @@ pub(crate) unsafe fn nccl_comm_grow(
         (parent.device, Some(parent))
     };
     // SAFETY: our caller's contract.
-    unsafe { begin(child, device, Origin::Grow { parent, id, ranks, rank }, settings(config)?) }
+    let settings = unsafe { settings(config, parent.as_deref())? };
+    // SAFETY: the same.
+    unsafe { begin(child, device, Origin::Grow { parent, id, ranks, rank }, settings) }
 }
 
 pub(crate) unsafe fn nccl_comm_suspend(comm: usize, flags: c_int) -> Outcome<()> {

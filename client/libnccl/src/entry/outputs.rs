@@ -64,7 +64,7 @@ pub(super) unsafe fn list<T: Copy>(at: *const T, count: c_int) -> Outcome<Vec<T>
 /// # Safety
 /// `comm` is NULL or has room.
 pub(super) unsafe fn begin(comm: *mut usize, device: c_int, origin: Origin, settings: Settings) -> Outcome<()> {
-    let own = Comm::begin(device);
+    let own = Comm::begin(device, settings.blocks);
     // SAFETY: our caller says so.
     unsafe { give(comm, own.handle) }.inspect_err(|_| own.forget())?;
     let made = groups::new(New { comm: Some(Arc::clone(&own)), device, origin, settings });
