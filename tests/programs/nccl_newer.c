@@ -425,6 +425,22 @@ static void inherits(void) {
     REDUCES("split", 2, grown);
 }
 
+/* A communicator that was aborted while it was made is nobody's: the other rank's work fails, and waits for nobody. */
+static void forgotten(void) {
+    unique_id id;
+    config_t apart = initialized();
+    apart.blocking = 0;
+    OK(ncclGetUniqueId(&id));
+    cuCtxSetCurrent(ranks[0].context);
+    if (ncclCommInitRankConfig(&ranks[0].comm, 2, id, 0, &apart) != IN_PROGRESS) FAIL("it blocks");
+    OK(ncclCommAbort(ranks[0].comm));
+    Rank *r = &ranks[1];
+    cuCtxSetCurrent(r->context);
+    OK(ncclCommInitRank(&r->comm, 2, id, 1));
+    OK(ncclAllReduce(P(r->send), P(r->receive), COUNT, FLOAT, SUM, r->comm, r->stream));
+    if (cuStreamSynchronize(r->stream) == 0) FAIL("a sum without the other rank");
+}
+
 static void parameters(void) {
     const char **keys = NULL, *text = "", *again;
     int count = 0, length = -1;
@@ -519,6 +535,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "again")) again();
     else if (!strcmp(mode, "aside")) aside();
     else if (!strcmp(mode, "inherits")) inherits();
+    else if (!strcmp(mode, "forgotten")) forgotten();
     else FAIL("no such mode: %s", mode);
     if (is_json)
         printf("{\"test\": \"%s\", \"version\": %d, \"ranks\": %d, \"here\": %d, \"grow_ms\": %.1f, \"ms\": %.1f, \"right\": true}\n", mode, version, to,

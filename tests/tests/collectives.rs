@@ -286,6 +286,11 @@ fn a_communicator_blocks_as_the_one_that_it_is_made_of() {
 }
 
 #[test]
+fn a_communicator_that_is_aborted_while_it_is_made_holds_no_other_rank() {
+    run_newest(&["forgotten"], 2);
+}
+
+#[test]
 fn a_communicator_is_suspended_and_resumed_and_its_memory_is_counted() {
     run_newest(&["memory", "2"], 2);
 }

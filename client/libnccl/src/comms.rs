@@ -59,8 +59,18 @@ impl Comm {
         floe_lock::lock(&ALL).remove(&self.handle);
     }
 
-    pub(crate) fn is(&self, state: State) {
+    /// Its handle is nobody's from here on: how far it was.
+    pub(crate) fn take(&self) -> State {
+        let mut all = floe_lock::lock(&ALL);
+        all.remove(&self.handle);
+        self.state()
+    }
+
+    /// `false`: its handle has become nobody's meanwhile.
+    pub(crate) fn is(&self, state: State) -> bool {
+        let all = floe_lock::lock(&ALL);
         *floe_lock::lock(&self.state) = state;
+        all.contains_key(&self.handle)
     }
 
     pub(crate) fn state(&self) -> State {
@@ -86,9 +96,11 @@ mod tests {
         let comm = Comm::begin(3, true);
         assert_eq!(Comm::of(comm.handle).map(|found| found.device), Ok(3));
         assert_eq!(comm.made().map_err(|failure| failure.code), Err(code::INVALID_USAGE));
-        comm.is(State::Made(Made { comm: 7, rank: 1, ranks: 2 }));
+        let made = State::Made(Made { comm: 7, rank: 1, ranks: 2 });
+        assert!(comm.is(made.clone()));
         assert_eq!(comm.made().map(|made| made.ranks), Ok(2));
-        comm.forget();
+        assert_eq!(comm.take(), made);
+        assert!(!comm.is(made), "nobody has it any more");
         assert_eq!(Comm::of(comm.handle).map(drop).map_err(|failure| failure.code), Err(code::INVALID_ARGUMENT));
         assert!(Comm::of(0).is_err());
     }

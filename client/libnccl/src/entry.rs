@@ -127,15 +127,11 @@ fn ends(comm: usize, how: u32, is_gone: bool) -> Outcome<()> {
         return Ok(());
     }
     let comm = Comm::of(comm)?;
-    let ended = match comm.state() {
+    match if is_gone { comm.take() } else { comm.state() } {
         State::Made(made) => session::end(made.comm, how),
-        // The worker ends what nobody waits for any more with the session.
+        // Who makes it ends it then.
         State::Making | State::Failed(_) => Ok(()),
-    };
-    if is_gone {
-        comm.forget();
     }
-    ended
 }
 
 pub(crate) unsafe fn nccl_comm_finalize(comm: usize) -> Outcome<()> {

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
-use floe_nccl::{CONFIG_NUMBERS, Call, Made, Make, Suspend, code, how};
+use floe_nccl::{CONFIG_NUMBERS, Call, Made, Make, Suspend, code, end, how};
 
 use crate::comms::{Comm, State};
 use crate::session::{self, Failure, Outcome};
@@ -191,8 +191,10 @@ fn make_now(news: &[New]) -> Outcome<()> {
         Err(failure) => vec![State::Failed(failure.clone()); news.len()],
     };
     for (new, state) in news.iter().zip(states) {
-        if let Some(comm) = &new.comm {
-            comm.is(state);
+        let Some(comm) = &new.comm else { continue };
+        if let (false, State::Made(made)) = (comm.is(state.clone()), state) {
+            // It was ended meanwhile, and its other ranks wait for it. Nobody asks for the result.
+            let _ = session::end(made.comm, end::ABORT);
         }
     }
     made.map(|_: Vec<Made>| ())
