@@ -2,7 +2,7 @@
  * NCCL as programs do that are linked with neither, so it runs with any NCCL: floe's, NVIDIA's, or one of a path.
  *   nccl_newer grow FROM TO ROOT [RANK FILE]    FROM ranks become TO by an id of ROOT's; one process, or one of TO
  *   nccl_newer memory RANKS | simulate RANKS | config RANKS | windows RANKS | parameters | dump | old
- *   nccl_newer ends HOW | again | aside | inherits | forgotten      on three devices the first two, else on two
+ *   nccl_newer ends HOW | again WHERE | aside | inherits | forgotten      on three devices the first two, else on two
  * Variables: NCCL_LIBRARY is the NCCL to open, libnccl.so.2 if it is not set, and what only floe's answers is left out with it;
  * STAND_IN has the stand-in's own values checked; JSON has results written as JSON.
  * Out: "right" (or what was found, as JSON) and 0, or what is wrong and 1. */
@@ -365,7 +365,7 @@ static void ends(int aborts) {
 }
 
 /* A new rank that was given up before it asked the others is not there for them: its GPU is another rank's, so that takes a while. */
-static void again(void) {
+static void again(int wrong_here) {
     unique_id id, nobodys = { "" };
     comm_t other;
     config_t apart = initialized();
@@ -378,8 +378,9 @@ static void again(void) {
     cuCtxSetCurrent(ranks[2].context);
     OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
     cuCtxSetCurrent(ranks[1].context);
-    OK(ncclCommInitRank(&other, 1, nobodys, 0));
-    if (ncclGroupEnd() == 0) FAIL("an id of nobody's");
+    /* The worker refuses the id, and the session a rank that there is not. */
+    OK(ncclCommInitRank(&other, 1, nobodys, wrong_here ? 5 : 0));
+    if (ncclGroupEnd() == 0) FAIL("a group with a wrong communicator");
     usleep(1500000);
     cuCtxSetCurrent(ranks[2].context);
     OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
@@ -532,7 +533,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "dump")) dump();
     else if (!strcmp(mode, "old")) old();
     else if (!strcmp(mode, "ends")) ends(!strcmp(words[2], "abort"));
-    else if (!strcmp(mode, "again")) again();
+    else if (!strcmp(mode, "again")) again(!strcmp(words[2], "here"));
     else if (!strcmp(mode, "aside")) aside();
     else if (!strcmp(mode, "inherits")) inherits();
     else if (!strcmp(mode, "forgotten")) forgotten();

@@ -272,7 +272,8 @@ fn a_communicator_that_grows_is_not_freed_before_it_has_grown() {
 
 #[test]
 fn a_new_rank_that_was_given_up_is_not_there_for_the_others() {
-    run_newest(&["again"], 3);
+    run_newest(&["again", "there"], 3);
+    run_newest(&["again", "here"], 3);
 }
 
 #[test]

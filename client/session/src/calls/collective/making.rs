@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_lock::lock;
-use floe_wire::{AbortComm, Call, CommId, GrowComm, InitComm, ShrinkComm, SplitComm};
+use floe_wire::{AbortComm, Call, CommId, EndComm, GrowComm, InitComm, ShrinkComm, SplitComm};
 
 use super::parts::{CUDA_ERROR, failure};
 use super::{
@@ -36,8 +36,10 @@ struct Begun {
 impl Begun {
     /// Has the worker forget it, whether it was made or not. Its answer is not waited for.
     fn give_up(&self) {
-        // A session that is gone has none.
-        let _ = self.vgpu.connection.begin(&AbortComm { comm: CommId(self.id) });
+        let comm = CommId(self.id);
+        // A session that is gone has none. An abort overtakes the command that makes it, and an end comes behind that.
+        let _ = self.vgpu.connection.begin(&AbortComm { comm });
+        let _ = self.vgpu.connection.begin(&EndComm { comm, how: 1 });
         let _ = self.vgpu.connection.flush();
     }
 }
@@ -48,8 +50,16 @@ impl Client {
     /// # Errors
     /// The first that fails.
     pub fn nccl_make(&self, news: &[NewComm<'_>]) -> NcclResult<Vec<MadeComm>> {
-        let begun: NcclResult<Vec<Begun>> = news.iter().map(|new| self.begin_comm(new)).collect();
-        let begun = begun?;
+        let mut begun = Vec::with_capacity(news.len());
+        for new in news {
+            match self.begin_comm(new) {
+                Ok(one) => begun.push(one),
+                Err(failed) => {
+                    begun.iter().for_each(Begun::give_up);
+                    return Err(failed);
+                }
+            }
+        }
         for one in &begun {
             one.vgpu.connection.flush()?;
         }
