@@ -1,7 +1,7 @@
 /* An ordinary program on the functions that came with NCCL 2.29 and later, which checks its own results. It finds the driver and
  * NCCL as programs do that are linked with neither, so it runs with any NCCL: floe's, NVIDIA's, or one of a path.
  *   nccl_newer grow FROM TO ROOT [RANK FILE]    FROM ranks become TO by an id of ROOT's; one process, or one of TO
- *   nccl_newer memory RANKS | simulate RANKS | config RANKS | windows RANKS | parameters | dump | old
+ *   nccl_newer memory RANKS | simulate RANKS | config RANKS | windows RANKS | parameters | dump | old | ids
  *   nccl_newer ends HOW | again WHERE | aside | inherits | forgotten      on three devices the first two, else on two
  * Variables: NCCL_LIBRARY is the NCCL to open, libnccl.so.2 if it is not set, and what only floe's answers is left out with it;
  * STAND_IN has the stand-in's own values checked; JSON has results written as JSON.
@@ -442,6 +442,20 @@ static void forgotten(void) {
     if (cuStreamSynchronize(r->stream) == 0) FAIL("a sum without the other rank");
 }
 
+/* Ids that nobody uses are so many, and each has a thread of NCCL's. */
+static void ids(void) {
+    unique_id id;
+    int made = 0;
+    begin(1);
+    while (made < 1000 && ncclGetUniqueId(&id) == 0) made++;
+    for (int more = 0; more < 300; more++) refused("an id", ncclGetUniqueId(&id), 1, "more unique ids than: 256");
+    if (made != 255) FAIL("%d ids", made);
+    for (made = 0; made < 1000 && ncclCommGetUniqueId(ranks[0].comm, &id) == 0; made++) continue;
+    for (int more = 0; more < 300; more++) refused("an id to grow", ncclCommGetUniqueId(ranks[0].comm, &id), 1, "256");
+    if (made != 256) FAIL("%d ids to grow", made);
+    REDUCES("after all that", 1, comm);
+}
+
 static void parameters(void) {
     const char **keys = NULL, *text = "", *again;
     int count = 0, length = -1;
@@ -517,7 +531,7 @@ static void old(void) {
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "", *path = count > 6 ? words[6] : NULL;
     int many = count > 2 ? atoi(words[2]) : 1, is_grow = !strcmp(mode, "grow"), to = is_grow && count > 4 ? atoi(words[3]) : many;
-    here = path ? 1 : !strcmp(mode, "ends") || !strcmp(mode, "again") ? 3 : strchr("aif", mode[0]) ? 2 : to;
+    here = path ? 1 : !strcmp(mode, "ends") || !strcmp(mode, "again") ? 3 : strcmp(mode, "ids") && strchr("aif", mode[0]) ? 2 : to;
     is_json = getenv("JSON") != NULL;
     load();
     CU(cuInit(0));
@@ -533,6 +547,7 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "dump")) dump();
     else if (!strcmp(mode, "old")) old();
     else if (!strcmp(mode, "ends")) ends(!strcmp(words[2], "abort"));
+    else if (!strcmp(mode, "ids")) ids();
     else if (!strcmp(mode, "again")) again(!strcmp(words[2], "here"));
     else if (!strcmp(mode, "aside")) aside();
     else if (!strcmp(mode, "inherits")) inherits();

@@ -21,7 +21,8 @@
 
 typedef int Result;
 enum { SUCCESS = 0, CUDA_ERROR = 1, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6 };
-enum { MOST_RANKS = 16, MOST_CALLS = 64 };
+/* Roots that wait for ranks: 256 ids of a session, and as many by which communicators grow. */
+enum { MOST_RANKS = 16, MOST_CALLS = 64, MOST_ROOTS = 512 };
 
 typedef struct { char bytes[128]; } UniqueId;
 typedef struct { uint64_t magic; struct sockaddr_in6 root; } Handle;
@@ -124,6 +125,7 @@ typedef struct { struct sockaddr_in6 at; uint64_t node; char gpu[16]; } Place;
 typedef struct { uint64_t magic; int rank, ranks; Place place; } Hello;
 
 typedef struct { int listener; uint64_t magic; } Root;
+static int roots;
 
 static void *serve_root(void *argument) {
     Root root = *(Root *)argument;
@@ -148,6 +150,7 @@ static void *serve_root(void *argument) {
         close(from[rank]);
     }
     close(root.listener);
+    __atomic_sub_fetch(&roots, 1, __ATOMIC_SEQ_CST);
     return NULL;
 }
 
@@ -166,7 +169,11 @@ Result ncclGetUniqueId(UniqueId *id) {
     root->magic = handle.magic;
     if (root->listener < 0) return fail(SYSTEM_ERROR, "no root listens");
     pthread_t thread;
-    if (pthread_create(&thread, NULL, serve_root, root)) return fail(SYSTEM_ERROR, "no thread for the root");
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    if (__atomic_add_fetch(&roots, 1, __ATOMIC_SEQ_CST) > MOST_ROOTS) abort();
+    if (pthread_create(&thread, &small, serve_root, root)) return fail(SYSTEM_ERROR, "no thread for the root");
     pthread_detach(thread);
     memset(id, 0, sizeof *id);
     memcpy(id, &handle, sizeof handle);

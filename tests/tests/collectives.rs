@@ -276,6 +276,12 @@ fn a_new_rank_that_was_given_up_is_not_there_for_the_others() {
     run_newest(&["again", "here"], 3);
 }
 
+/// The stand-in ends its worker where it has more roots than ids may be unused.
+#[test]
+fn ids_that_nobody_uses_are_bounded() {
+    run_newest(&["ids"], 1);
+}
+
 #[test]
 fn work_of_a_group_is_done_beside_a_communicator_that_does_not_block() {
     run_newest(&["aside"], 2);

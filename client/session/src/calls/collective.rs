@@ -137,7 +137,7 @@ impl Client {
     pub fn nccl_unique_id(&self) -> NcclResult<[u8; 128]> {
         let vgpu = self.vgpu_of_nccl()?;
         self.open_nccl(&vgpu)?;
-        let answer = vgpu.call(&NewUniqueId {})?;
+        let answer = worded(vgpu.connection.ask(&NewUniqueId {})?)?;
         let reply = vgpu.connection.read(NewUniqueId::decode_reply(&answer.body))?;
         let id = judged((reply.result, reply.words), reply.id)?;
         id.try_into().or_else(|_| failure(INVALID_USAGE, "the server's unique id has another length"))

@@ -25,6 +25,8 @@ use keys::{Keys, hash_of};
 const MOST: usize = 1024;
 /// Threads that wait in NCCL at once.
 const MOST_WAITING: usize = 256;
+/// Ids for new ranks with which nobody has grown: NCCL has a thread for each.
+const MOST_GROW_IDS: usize = 256;
 /// How long an abort waits for the issuer to leave a communicator that is about to go.
 const LEAVING: Duration = Duration::from_millis(200);
 /// The first byte of a worker's address: of addresses that no network routes.
@@ -49,6 +51,8 @@ struct Entry {
     key: u64,
     /// Its memory is given up, or is about to be.
     is_suspended: bool,
+    /// Ids for new ranks with which it has not grown.
+    grow_ids: usize,
     /// Calls of the issuer that are using it.
     users: usize,
     handles: BTreeMap<u64, usize>,
@@ -70,6 +74,8 @@ pub(crate) struct Collectives {
     held: Holds<Comm, End>,
     pub(crate) keys: Keys,
     waiting: AtomicUsize,
+    /// Ids for new ranks, also of communicators that have ended: NCCL has each until new ranks have come.
+    grow_ids: AtomicUsize,
     budget: Budget,
 }
 
@@ -96,6 +102,7 @@ impl Collectives {
             held: Holds::default(),
             keys: Keys::new(budget),
             waiting: AtomicUsize::new(0),
+            grow_ids: AtomicUsize::new(0),
             budget: budget.clone(),
         }
     }
@@ -172,7 +179,9 @@ impl Collectives {
         }
         let _kept = self.budget.keep(cost::COMM)?;
         let handles = BTreeMap::new();
-        comms.insert(id, Entry { ready: None, failed: None, key, is_suspended: false, users: 0, handles, _kept });
+        let entry =
+            Entry { ready: None, failed: None, key, is_suspended: false, grow_ids: 0, users: 0, handles, _kept };
+        comms.insert(id, entry);
         Ok(())
     }
 
@@ -244,6 +253,27 @@ impl Collectives {
     pub(crate) fn is_suspended(&self, id: u64, is_suspended: bool) {
         if let Some(entry) = self.comms().get_mut(&id) {
             entry.is_suspended = is_suspended;
+        }
+    }
+
+    /// An id for new ranks is about to be made.
+    pub(crate) fn begin_grow_id(&self, id: u64) -> Result<(), Fault> {
+        let more = |count| (count < MOST_GROW_IDS).then_some(count + 1);
+        if self.grow_ids.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            let words = format!("more ids for new ranks that did not come than: {MOST_GROW_IDS}");
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
+        if let Some(entry) = self.comms().get_mut(&id) {
+            entry.grow_ids += 1;
+        }
+        Ok(())
+    }
+
+    /// It was not made, or new ranks have come with it.
+    pub(crate) fn end_grow_id(&self, id: u64) {
+        if let Some(entry) = self.comms().get_mut(&id).filter(|entry| entry.grow_ids > 0) {
+            entry.grow_ids -= 1;
+            self.grow_ids.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

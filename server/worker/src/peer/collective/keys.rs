@@ -41,6 +41,10 @@ fn no_room() -> Fault {
     Fault::Explained(CudaError::NOT_SUPPORTED, "this NCCL's unique ids have no room for a key".to_owned())
 }
 
+fn too_many() -> Fault {
+    Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more unique ids than: {MOST}"))
+}
+
 impl Keys {
     pub(crate) fn new(budget: &Budget) -> Self {
         Self { all: Mutex::default(), budget: budget.clone() }
@@ -53,10 +57,15 @@ impl Keys {
             return Ok(());
         }
         if all.len() >= MOST {
-            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, format!("more unique ids than: {MOST}")));
+            return Err(too_many());
         }
         all.push((ticket, key, self.budget.keep(cost::TICKET)?));
         Ok(())
+    }
+
+    /// Whether there may be one more.
+    pub(crate) fn has_room(&self) -> Result<(), Fault> {
+        if floe_lock::lock(&self.all).len() < MOST { Ok(()) } else { Err(too_many()) }
     }
 
     /// A unique id of NCCL's with a new key, which this session has from here on.

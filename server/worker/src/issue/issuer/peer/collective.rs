@@ -83,6 +83,8 @@ impl<D: Device> CollectiveRequests for Issuer<D> {
 
     fn new_unique_id(&mut self, _: NewUniqueId) -> Result<Answer, Fault> {
         let nccl = self.shared.collectives.nccl()?;
+        // NCCL has a thread for each that it makes.
+        self.shared.collectives.keys.has_room()?;
         match nccl.unique_id() {
             Ok(id) => {
                 let id = self.shared.collectives.keys.seal(id)?;

@@ -28,15 +28,20 @@ impl<D: Device> Issuer<D> {
     pub(super) fn grow_id(&self, message: NewGrowId) -> Result<Answer, Fault> {
         let (Ready { comm, .. }, using) = Using::of(&self.shared, message.comm.0)?;
         let key = self.shared.collectives.key_of(message.comm.0)?;
-        answer_later(&self.shared, self.sequence, Some(using), move |shared, nccl| {
+        self.shared.collectives.begin_grow_id(message.comm.0)?;
+        let begun = answer_later(&self.shared, self.sequence, Some(using), move |shared, nccl| {
             let sealed = nccl.newer().grow_id(comm).and_then(|id| {
                 let refused = |fault: Fault| NcclError { code: result::INVALID_USAGE, words: fault.to_string() };
                 shared.collectives.keys.seal_again(id, key).map_err(refused)
             });
+            if sealed.is_err() {
+                shared.collectives.end_grow_id(message.comm.0);
+            }
             let (result, words) = failure(sealed.as_ref().err());
             let id: &[u8] = sealed.as_ref().map_or(&[], |UniqueId(bytes)| bytes);
             encoded(&NewGrowIdReply { result, words, id })
-        })
+        });
+        begun.inspect_err(|_| self.shared.collectives.end_grow_id(message.comm.0))
     }
 
     pub(super) fn grow(&self, message: &GrowComm<'_>) -> Result<Answer, Fault> {
@@ -61,7 +66,9 @@ impl<D: Device> Issuer<D> {
             shared.collectives.join_node(nccl, key, |key, job| shared.hub.node(key, job));
             demand_wanted(&shared, child.0)?;
             let config = CommConfig { numbers: &config, name: &name };
-            ready(nccl, Some(nccl.newer().grow(growth, ranks.cast_signed(), opened, &config)?))
+            let made = nccl.newer().grow(growth, ranks.cast_signed(), opened, &config)?;
+            shared.collectives.end_grow_id(comm.0);
+            ready(nccl, Some(made))
         };
         self.make_comm(child.0, key, using, make, |made| {
             let ((result, words), (rank, ranks)) = (outcome(made), place(made));
