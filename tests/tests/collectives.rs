@@ -71,11 +71,19 @@ fn newest() -> Built {
 
 /// Runs it as one process on devices of one daemon after another.
 fn run_newest(arguments: &[&str], devices: usize) {
+    run_newest_with(arguments, devices, "STAND_IN");
+}
+
+/// With this variable of the stand-in's.
+fn run_newest_with(arguments: &[&str], devices: usize, variable: &str) {
     let built = newest();
     let daemons = built.daemons(true);
     let places: Vec<String> = (0..devices).map(|device| format!("{}:0", daemons[device % 2].tcp())).collect();
-    let program =
-        built.program(arguments).variable("STAND_IN", "1").variable("NCCL_STAND_IN_WORDS", "words of the program");
+    let program = built
+        .program(arguments)
+        .variable("STAND_IN", "1")
+        .variable("NCCL_STAND_IN_WORDS", "words of the program")
+        .variable(variable, "1");
     is_right(&program.on_each(&daemons[0], &places).flag("--nccl").flag("forwarded").run());
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
 }
@@ -261,6 +269,12 @@ fn a_process_joins_a_communicator_of_two_others() {
         others.into_iter().for_each(|other| is_right(&other.join().expect("it runs")));
     });
     daemons.iter().for_each(|daemon| daemon.wait_for_workers(0));
+}
+
+/// Each rank's NCCL waits in a destroy for the others', as in processes of their own.
+#[test]
+fn a_thread_destroys_its_ranks_one_after_the_other() {
+    run_newest_with(&["grow", "2", "3", "0"], 3, "NCCL_STAND_IN_MEETS");
 }
 
 /// The stand-in ends its worker where a communicator is freed that a call still uses.

@@ -174,7 +174,11 @@ impl Client {
     /// NCCL's.
     pub fn nccl_end(&self, comm: u64, how: u32) -> NcclResult<()> {
         let wire = wire_id(comm);
-        let ended = if how == 2 {
+        let ended = if how == 1 && self.has_other_rank(comm) {
+            let vgpu = self.vgpu_of_comm(comm)?;
+            // Its ticket is dropped: nobody waits for the answer.
+            vgpu.connection.begin_at_once(&EndComm { comm: wire, how }).map(drop).map_err(Into::into)
+        } else if how == 2 {
             self.ask_comm(comm, &AbortComm { comm: wire }).and_then(|(vgpu, answer)| {
                 let reply = vgpu.connection.read(AbortComm::decode_reply(&answer.body))?;
                 judged((reply.result, reply.words), ())
@@ -190,6 +194,15 @@ impl Client {
             lock(&self.collectives.suspended).remove(&comm);
         }
         ended
+    }
+
+    /// Whether the program has another rank of this communicator, or of one that looks like it. NCCL may have a destroy wait for
+    /// the ranks of other processes, and each rank here is one on its server. Those of a program only count down, so a
+    /// thread may destroy them one after the other: only the last one's answer is waited for.
+    fn has_other_rank(&self, comm: u64) -> bool {
+        let comms = lock(&self.collectives.comms);
+        let is_other = |own: &MadeComm, other: &MadeComm| other.ranks == own.ranks && other.rank != own.rank;
+        comms.get(&comm).is_some_and(|own| comms.values().any(|other| is_other(own, other)))
     }
 
     /// An operation that multiplies by a scalar, which is these bytes or lies at `at`.
