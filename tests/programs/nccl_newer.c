@@ -345,35 +345,45 @@ static result_t made(comm_t comm) {
     return state;
 }
 
+static config_t not_blocking(void) {
+    config_t config = initialized();
+    config.blocking = 0;
+    return config;
+}
+
+/* Two ranks begin to grow to three, and wait for the third. */
+static void begin_growing(unique_id *id) {
+    config_t apart = not_blocking();
+    begin(2);
+    cuCtxSetCurrent(ranks[0].context);
+    OK(ncclCommGetUniqueId(ranks[0].comm, id));
+    EACH(r) if (r->comm && ncclCommGrow(r->comm, 3, r->rank ? NULL : id, -1, &r->grown, &apart) != IN_PROGRESS) FAIL("it blocks");
+}
+
+/* The third rank is there: all have grown. */
+static void third_comes(unique_id *id) {
+    cuCtxSetCurrent(ranks[2].context);
+    OK(ncclCommGrow(NULL, 3, id, 2, &ranks[2].grown, NULL));
+    EACH(r) if (made(r->grown)) FAIL("rank %d did not grow: %s", r->rank, ncclGetLastError(r->grown));
+    REDUCES("grown", 3, grown);
+}
+
 /* The old communicator ends while it grows: NCCL has it until then, and whoever grows finds what is left of it. */
 static void ends(int aborts) {
     unique_id id;
-    config_t apart = initialized();
-    apart.blocking = 0;
-    begin(2);
-    cuCtxSetCurrent(ranks[0].context);
-    OK(ncclCommGetUniqueId(ranks[0].comm, &id));
-    EACH(r) if (r->comm && ncclCommGrow(r->comm, 3, r->rank ? NULL : &id, -1, &r->grown, &apart) != IN_PROGRESS) FAIL("it blocks");
+    begin_growing(&id);
     /* Both wait for the third. */
     usleep(300000);
     EACH(r) if (r->comm) OK(aborts ? ncclCommAbort(r->comm) : ncclCommDestroy(r->comm));
     EACH(r) r->comm = NULL;
-    cuCtxSetCurrent(ranks[2].context);
-    OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
-    EACH(r) if (made(r->grown)) FAIL("rank %d did not grow: %s", r->rank, ncclGetLastError(r->grown));
-    REDUCES("grown", 3, grown);
+    third_comes(&id);
 }
 
 /* A new rank that was given up before it asked the others is not there for them: its GPU is another rank's, so that takes a while. */
 static void again(int wrong_here) {
     unique_id id, nobodys = { "" };
     comm_t other;
-    config_t apart = initialized();
-    apart.blocking = 0;
-    begin(2);
-    cuCtxSetCurrent(ranks[0].context);
-    OK(ncclCommGetUniqueId(ranks[0].comm, &id));
-    EACH(r) if (r->comm && ncclCommGrow(r->comm, 3, r->rank ? NULL : &id, -1, &r->grown, &apart) != IN_PROGRESS) FAIL("it blocks");
+    begin_growing(&id);
     OK(ncclGroupStart());
     cuCtxSetCurrent(ranks[2].context);
     OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
@@ -382,18 +392,14 @@ static void again(int wrong_here) {
     OK(ncclCommInitRank(&other, 1, nobodys, wrong_here ? 5 : 0));
     if (ncclGroupEnd() == 0) FAIL("a group with a wrong communicator");
     usleep(1500000);
-    cuCtxSetCurrent(ranks[2].context);
-    OK(ncclCommGrow(NULL, 3, &id, 2, &ranks[2].grown, NULL));
-    EACH(r) if (made(r->grown)) FAIL("rank %d did not grow: %s", r->rank, ncclGetLastError(r->grown));
-    REDUCES("grown", 3, grown);
+    third_comes(&id);
 }
 
 /* What else a group has is done also where it makes a communicator that does not block. */
 static void aside(void) {
     unique_id id;
-    config_t apart = initialized();
+    config_t apart = not_blocking();
     float sum = 0, *bytes = malloc(COUNT * sizeof *bytes);
-    apart.blocking = 0;
     begin(2);
     OK(ncclGetUniqueId(&id));
     for (size_t at = 0; at < COUNT; at++) bytes[at] = 3;
@@ -416,8 +422,7 @@ static void aside(void) {
 /* Without a configuration a communicator that is made of another blocks as that does: one thread has all ranks. */
 static void inherits(void) {
     unique_id id;
-    config_t apart = initialized();
-    apart.blocking = 0;
+    config_t apart = not_blocking();
     OK(ncclGetUniqueId(&id));
     EACH(r) if (ncclCommInitRankConfig(&r->comm, 2, id, r->rank, &apart) != IN_PROGRESS) FAIL("it blocks");
     EACH(r) if (made(r->comm)) FAIL("not made");
@@ -429,8 +434,7 @@ static void inherits(void) {
 /* A communicator that was aborted while it was made is nobody's: the other rank's work fails, and waits for nobody. */
 static void forgotten(void) {
     unique_id id;
-    config_t apart = initialized();
-    apart.blocking = 0;
+    config_t apart = not_blocking();
     OK(ncclGetUniqueId(&id));
     cuCtxSetCurrent(ranks[0].context);
     if (ncclCommInitRankConfig(&ranks[0].comm, 2, id, 0, &apart) != IN_PROGRESS) FAIL("it blocks");
@@ -528,10 +532,20 @@ static void old(void) {
     REDUCES("after all that", 1, comm);
 }
 
+/* Devices of a mode that has its own number of them, or these. */
+static int devices_of(const char *mode, int others) {
+    static const struct { const char *mode; int devices; } OWN[] = {
+        { "ends", 3 }, { "again", 3 }, { "aside", 2 }, { "inherits", 2 }, { "forgotten", 2 },
+    };
+    for (size_t at = 0; at < sizeof OWN / sizeof *OWN; at++)
+        if (!strcmp(mode, OWN[at].mode)) return OWN[at].devices;
+    return others;
+}
+
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "", *path = count > 6 ? words[6] : NULL;
     int many = count > 2 ? atoi(words[2]) : 1, is_grow = !strcmp(mode, "grow"), to = is_grow && count > 4 ? atoi(words[3]) : many;
-    here = path ? 1 : !strcmp(mode, "ends") || !strcmp(mode, "again") ? 3 : strcmp(mode, "ids") && strchr("aif", mode[0]) ? 2 : to;
+    here = path ? 1 : devices_of(mode, to);
     is_json = getenv("JSON") != NULL;
     load();
     CU(cuInit(0));

@@ -174,20 +174,19 @@ impl Client {
     /// NCCL's.
     pub fn nccl_end(&self, comm: u64, how: u32) -> NcclResult<()> {
         let wire = wire_id(comm);
-        let ended = if how == 1 && self.has_other_rank(comm) {
-            let vgpu = self.vgpu_of_comm(comm)?;
-            // Its ticket is dropped: nobody waits for the answer.
-            vgpu.connection.begin_at_once(&EndComm { comm: wire, how }).map(drop).map_err(Into::into)
-        } else if how == 2 {
-            self.ask_comm(comm, &AbortComm { comm: wire }).and_then(|(vgpu, answer)| {
+        let ended = match how {
+            2 => self.ask_comm(comm, &AbortComm { comm: wire }).and_then(|(vgpu, answer)| {
                 let reply = vgpu.connection.read(AbortComm::decode_reply(&answer.body))?;
                 judged((reply.result, reply.words), ())
-            })
-        } else {
-            self.ask_comm(comm, &EndComm { comm: wire, how }).and_then(|(vgpu, answer)| {
+            }),
+            // Nobody waits for the answer.
+            1 if self.has_other_rank(comm) => self
+                .vgpu_of_comm(comm)
+                .and_then(|vgpu| Ok(vgpu.connection.begin_at_once(&EndComm { comm: wire, how }).map(drop)?)),
+            _ => self.ask_comm(comm, &EndComm { comm: wire, how }).and_then(|(vgpu, answer)| {
                 let reply = vgpu.connection.read(EndComm::decode_reply(&answer.body))?;
                 judged((reply.result, reply.words), ())
-            })
+            }),
         };
         if matches!(how, 1 | 2) {
             lock(&self.collectives.comms).remove(&comm);
